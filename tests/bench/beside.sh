@@ -1,24 +1,24 @@
 #!/usr/bin/env bash
-# tern-bench of this tree beside that of another build, by turns, so that a change of the machine's speed hits both.
+# Compares tern-bench of this tree with another build's, alternating, so that a change of the machine's speed hits both.
 #
 #   tests/bench/beside.sh [--base REV | --base-build DIR] [--rounds N] [--limit X] [--only REGEX] [--json FILE] [--quick]
 #                         [STAGE...]
 #
 # For each figure: the medians of both builds, the median of the rounds' ratios (this tree to the base) and the least and
-# greatest of them. A ratio above 1 is slower: figures of which more is better are turned round. Figures whose direction is
-# not known, and those of the raw side, have no limit.
+# greatest of them. A ratio above 1 is slower: figures for which more is better are inverted. Figures of unknown
+# direction, and those of the raw side, have no limit.
 #
-# STAGE         of tern-bench: index, rpc and transfer where none is named
+# STAGE         of tern-bench (default: index, rpc and transfer)
 # --base REV    a commit, built in build-beside/ (default: HEAD, so the working tree's changes alone are seen)
-# --base-build  a build folder that is there, in whose bin/ tern-bench and ternd lie
-# --rounds      so many pairs (default 5)
-# --limit       1.03: fails where the median of a figure's ratios is above that
-# --only        judges and prints only the figures that match, such as 'rpc.match_rtt_us_p50$'
+# --base-build  an existing build folder with tern-bench and ternd in bin/
+# --rounds      number of pairs (default 5)
+# --limit       1.03: fails if the median of a figure's ratios is above that
+# --only        judges and prints only the matching figures, such as 'rpc.match_rtt_us_p50$'
 # --json        writes the figures there
-# --quick       has tern-bench do few rounds: for a test of this script
+# --quick       tern-bench runs few rounds: for a test of this script
 #
-# TERN_BUILD is this tree's build folder (default build), which is brought up to date first. Exit status: 1 where a limit is
-# not kept, 2 where something could not be measured.
+# TERN_BUILD is this tree's build folder (default build), which is built first. Exit status: 1 if a limit is exceeded,
+# 2 if something could not be measured.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The figures of two builds that beside.sh has let tern-bench measure by turns: DIR has STAGE.ROUND.base and
-STAGE.ROUND.this, one JSON object each. Exit status: 1 where a limit is not kept."""
+"""Compares the figures of two builds that beside.sh measured with tern-bench in alternation: DIR has
+STAGE.ROUND.base and STAGE.ROUND.this, one JSON object each. Exit status: 1 if a limit is exceeded."""
 
 import argparse
 import json

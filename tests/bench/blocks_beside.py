@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Blocks beside other stores of values by key, by turns in one run: Redis, files of a tmpfs, Mooncake's store and LMCache's
-CPU back end. Each store has a process of its own, which puts values from its memory and gets them into other memory; what
-comes back is compared. A store that is not there is named with the reason, and the others are measured.
+"""Compares blocks with other stores of values by key, alternating in one run: Redis, files of a tmpfs, Mooncake's store and
+LMCache's CPU back end. Each store has a process of its own, which puts values from its memory and gets them into other
+memory; every value returned is compared. A missing store is named with the reason, and the others are measured.
 
     tests/bench/blocks_beside.py [--quick] [--rounds N] [--sizes N,N...] [--without NAME]...
 
-TERN_BIN has ternd, TERN_LIBRARY is libtern. TERN_REDIS names redis-server where PATH has none; TERN_MOONCAKE and
-TERN_LMCACHE name a Python that has mooncake-transfer-engine (with mooncake_master beside it) and lmcache. Prints one JSON
-object: `rows` has medians over the rounds, of a round's median call in microseconds and of a pass in GB/s, and `ratio`: how
-many times as long a call of the store takes as one of Tern, with the least and the greatest of the rounds. `missing` says why
-a store was not measured. One thread copies everywhere.
+TERN_BIN has ternd, TERN_LIBRARY is libtern. TERN_REDIS names redis-server if PATH has none; TERN_MOONCAKE and TERN_LMCACHE
+name a Python that has mooncake-transfer-engine (with mooncake_master beside it) and lmcache. Prints one JSON object: `rows`
+has medians over the rounds, of a round's median call in microseconds and of a pass in GB/s, and `ratio`: the time of a call
+of the store divided by that of Tern's call, with the least and the greatest of the rounds. `missing` gives the reason for
+each store that was not measured. One thread copies everywhere.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def until(what: str, ready: Any) -> None:
 
 
 class Store:
-    """A store as its own process sees it. `at` is the address of the values' memory, all of it `memory` long."""
+    """A store as its own process sees it: `at` is the address, `memory` the size of all values."""
 
     servers: list[subprocess.Popen[bytes]]
 
@@ -103,7 +103,7 @@ class Tern(Store):
 
 
 class Redis(Store):
-    """Speaks the protocol without a copy of ours: a client library would make one or two more."""
+    """Speaks the protocol without copies: a client library would make one or two."""
 
     def __init__(self, size: int, at: int, memory: int, folder: str) -> None:
         super().__init__(size, at, memory, folder)
@@ -186,7 +186,7 @@ def free_port() -> int:
 
 
 class Mooncake(Store):
-    """A segment in this process, which its transport copies to and from by memcpy (MC_STORE_MEMCPY)."""
+    """A segment in this process, which the transport copies by memcpy (MC_STORE_MEMCPY)."""
 
     def __init__(self, size: int, at: int, memory: int, folder: str) -> None:
         super().__init__(size, at, memory, folder)
@@ -215,11 +215,11 @@ class Mooncake(Store):
         assert set(got) <= {0, self.size}, set(got)
 
     def remove(self, names: list[str]) -> None:
-        pass  # what was read has a lease, so it is evicted later
+        pass  # a value that was read has a lease, so it is evicted later
 
 
 class Lmcache(Store):
-    """Memory of this process alone: no other has what it stores."""
+    """Memory of this process alone: no other process has these values."""
 
     def __init__(self, size: int, at: int, memory: int, folder: str) -> None:
         super().__init__(size, at, memory, folder)
@@ -259,9 +259,9 @@ class Lmcache(Store):
 
 
 def serve(name: str, size: int, folder: str) -> None:
-    """Answers each line {list, round, calls} of its input with what that pass took."""
+    """Runs the pass of each line {list, round, calls} of its input, and answers with its times."""
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what the stores print
+    os.dup2(2, 1)  # for what the stores print
     half = max(BYTES, size * max(LISTS))
     memory = mmap.mmap(-1, 2 * half)
     memory[:half] = os.urandom(1 << 20) * (half >> 20)
@@ -340,7 +340,7 @@ class Process:
 def measured(size: int, n: int, rounds: int, stores: dict[str, Process], missing: dict[str, str]) -> list[dict[str, Any]]:
     calls = max(1, min(CALLS, BYTES // (size * n)))
     told: dict[str, list[dict[str, Any]]] = {name: [] for name in stores}
-    for r in range(rounds + 1):  # the first touches memory for the first time
+    for r in range(rounds + 1):  # the first round touches memory for the first time
         for name in list(stores):
             one = stores[name].play(list=n, round=r, calls=calls)
             if "missing" in one:

@@ -1,10 +1,10 @@
-"""examples/session_server.py over Tern, beside the same server that keeps its turns in a dict of its own process:
+"""Compares examples/session_server.py over Tern with the same server that keeps its turns in a dict of its own process:
 
-    session_turns.py kept [--sessions 64 --turns 50]      what both keep of turns of 1,000 tokens, with 1,000 B a token of blobs
-    session_turns.py health [--chats 64 --rounds 5]       /health while so many answers of 1.3 MiB are under way
+    session_turns.py kept [--sessions 64 --turns 50]      memory for turns of 1,000 tokens, with blobs of 1,000 B a token
+    session_turns.py health [--chats 64 --rounds 5]       /health during as many answers of 1.3 MiB
 
-The model server, the session server, the daemon and the clients are processes of their own. It needs TERN_BIN, TERN_LIBRARY and
-the package `tern`; docs/programs.md says how to run it and what came out.
+The model server, the session server, the daemon and the clients are processes of their own. It needs TERN_BIN, TERN_LIBRARY
+and the package `tern`; docs/programs.md describes how to run it and has the results.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from model_server import answer_of  # noqa: E402
 from session_server import Refused, Server  # noqa: E402
 
 TURN, ANSWER = 1000, 500  # tokens of a turn, and of its answer
-BLOB_BYTES = 1000  # of a token, over all tokens until then
+BLOB_BYTES = 1000  # of a token, over all tokens so far
 HEALTH_TOKENS, HEALTH_BLOB_BYTES = 1000, 960  # an answer of 1.3 MiB
 WAIT_S, PING_S = 600, 0.005
 STORES = ("tern", "dict", "dict-two")  # dict-two: a dict that drops all blobs but those of the last two turns, as Tern does
@@ -60,7 +60,7 @@ class DictSession:
 
 
 class DictStore:
-    """Stands for the example's Store, without Tern."""
+    """Stands in for the example's Store, without Tern."""
 
     def __init__(self, blobs_kept: int) -> None:
         self.lock, self._blobs_kept = threading.Lock(), blobs_kept
@@ -135,7 +135,7 @@ class Rig:
             reachable(port, path)
 
     def records(self) -> int:
-        """Bytes of the daemon's record memory that sessions have."""
+        """Returns the bytes of the daemon's record memory that sessions use."""
         if not self.socket:
             return 0
         with tern.connect(self.socket) as connection:
@@ -197,7 +197,7 @@ def kept(store: str, sessions: int, turns: int, clients: int) -> dict[str, Any]:
 
 
 def pings(port: int, ended: threading.Event) -> list[float]:
-    """Seconds that each /health takes on a connection of its own, one each PING_S if they are as fast."""
+    """Returns the seconds of each /health on a connection of its own, one each PING_S if they keep up."""
     found, http = list[float](), HTTPConnection("127.0.0.1", port, timeout=WAIT_S)
     while not ended.wait(PING_S):
         began = time.perf_counter()
@@ -209,7 +209,7 @@ def pings(port: int, ended: threading.Event) -> list[float]:
 
 
 def load(port: int, chats: int, rounds: int) -> None:
-    """So many clients at once, each of which asks the same again: Tern takes the turn back and stores it anew."""
+    """Runs that many clients at once. Each repeats its request: Tern rolls the turn back and stores it anew."""
 
     def one(n: int) -> None:
         client = Client(port)

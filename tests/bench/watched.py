@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""What it costs a daemon to be watched: `tern-bench rpc` and `tern-bench transfer` by turns alone and with a tern-agent
-that is scraped each second and a `ternctl top` beside each daemon. Prints for each figure the median of the pairs'
-ratios, 1.00 where watching costs nothing. Exit status: 1 where one is worse by more than 2 % and by more than the pairs
-themselves differ. For a machine at rest.
+"""Measures the cost of watching a daemon: runs `tern-bench rpc` and `tern-bench transfer` in pairs, alone and with a
+tern-agent that is scraped each second and a `ternctl top` beside each daemon. Prints for each figure the median of
+the pairs' ratios, 1.00 if watching costs nothing. Exit status: 1 if a figure is worse by more than 2 % and by more
+than the pairs differ. For a machine at rest.
 
     tests/bench/watched.py [--pairs N] [--mode rpc|transfer] [--before DIR] [BENCH-OPTION...]
 
-15 pairs; `--quick` for short ones. --before: those alone are of another build, whose programs lie in DIR, such as the
-one before a change. This process itself takes little of the machine: it starts nothing for a scrape."""
+15 pairs; `--quick` for short ones. --before: the runs alone are of another build, whose programs lie in DIR, such as
+the one before a change. This process itself uses little of the machine: a scrape starts no process."""
 
 import argparse
 import contextlib
@@ -30,7 +30,7 @@ from typing import Any
 
 BIN = pathlib.Path(os.environ.get("TERN_BIN") or pathlib.Path(__file__).parents[2] / "build/bin")
 SCRAPE_S = 1.0
-LOOK_S = 0.1  # for daemons that began
+LOOK_S = 0.1  # for new daemons
 BUSY = "processor's time"  # of the benchmark with its daemons, which do the same work each time
 FIGURES = {  # name: whether more is better
     "rpc": {"match_rtt_us_p50": False, "pipelined_per_s": True, "step_us_p50": False, "decode_step_us_p50": False},
@@ -71,7 +71,7 @@ class Watcher:
         while select.select([self.master], [], [], 0)[0]:
             try:
                 os.read(self.master, 65536)
-            except OSError:  # the end of `top`
+            except OSError:  # `top` has ended
                 break
         if self.http is None:
             assert self.agent.stderr
@@ -86,17 +86,17 @@ class Watcher:
         if self.scrapes == 0:
             self.began, self.began_busy_s = time.monotonic(), self.busy_s()
         self.due = time.monotonic() + SCRAPE_S
-        with contextlib.suppress(OSError, http.client.HTTPException):  # the daemon has ended, and its agent says so
+        with contextlib.suppress(OSError, http.client.HTTPException):  # the daemon has ended, and its agent reports it
             self.http.request("GET", "/metrics")
             answer = self.http.getresponse()
             self.scrapes += b"tern_" in answer.read() and answer.status == 200
 
     def busy_s(self) -> float:
-        """The processor's time of both."""
+        """Returns the processor time of both."""
         return sum(int(pathlib.Path(f"/proc/{p.pid}/schedstat").read_text().split()[0]) for p in (self.agent, self.top)) / 1e9
 
     def end(self) -> "Cost":
-        """Without their starts."""
+        """Measured without their starts."""
         cost = Cost()
         if self.scrapes:
             cost = Cost(self.scrapes, time.monotonic() - self.began, self.busy_s() - self.began_busy_s)
@@ -108,7 +108,7 @@ class Watcher:
 
 
 class Watchers(threading.Thread):
-    """One for each daemon of a benchmark, from its start to its end."""
+    """Watches each daemon of a benchmark from its start to its end."""
 
     def __init__(self) -> None:
         super().__init__()

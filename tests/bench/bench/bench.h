@@ -1,5 +1,5 @@
 /* The sub-commands of tern-bench. Each measures Tern beside a raw baseline in the same run, prints
- * one JSON object or a table, and says whether the figures are within the stated limits. */
+ * one JSON object or a table, and reports whether the figures are within the stated limits. */
 #ifndef BENCH_BENCH_H
 #define BENCH_BENCH_H
 
@@ -12,12 +12,12 @@
 struct bench_args {
     bool json, quick;  /* quick: fewer rounds, for tests of the program itself */
     const char *table; /* neighbours: the only row; transfer: "pages"; NULL: all */
-    const char *dir;   /* spill: where its files lie; NULL: /var/tmp */
-    uint64_t bytes;    /* spill: of one pass; 0: as many as it wants */
+    const char *dir;   /* spill: folder of its files; NULL: /var/tmp */
+    uint64_t bytes;    /* spill: of one pass; 0: the default */
 };
 
-/* Exit status: 0 within the limits, 1 not, 2 could not be measured; main makes 3 of it where a
- * limit of bench_count is not kept. */
+/* Return the exit status: 0 within the limits, 1 not, 2 could not be measured; main returns 3
+ * instead if a limit of bench_count is exceeded. */
 int bench_blocks(const struct bench_args *args);
 int bench_health(const struct bench_args *args);
 int bench_index(const struct bench_args *args);
@@ -30,19 +30,19 @@ int bench_rpc(const struct bench_args *args);
 int bench_spill(const struct bench_args *args);
 int bench_transfer(const struct bench_args *args);
 
-/* A figure: its key in the JSON object; and its line of the table, with the limit that it is held
- * to or NULL. No line where `row` is NULL. */
+/* A figure: its key in the JSON object; its line of the table, none if `row` is NULL; and the limit
+ * that it is held to, or NULL. */
 struct bench_figure {
     const char *key;
     double value;
     const char *row, *unit, *limit;
 };
-/* Puts them into the JSON object, or prints the table where that is asked for. */
+/* Puts the figures into the JSON object, or prints the table if that was asked for. */
 void bench_show(const struct bench_args *args, json_t *o, const struct bench_figure *v, size_t n);
-/* Says on standard error what is outside its limit; returns `ok`. */
+/* Reports on standard error if a figure is outside its limit. Returns `ok`. */
 bool bench_limit(bool ok, const char *text);
-/* The same for a limit that no clock is asked about, or that holds by far whatever the clock says:
- * the machine's load is no excuse. */
+/* The same for a limit that does not depend on time, or that holds with a wide margin: a loaded
+ * machine is no excuse. */
 bool bench_count(bool ok, const char *text);
 
 #endif

@@ -1,7 +1,7 @@
-/* tern-bench blocks: values that a store of blocks takes and gives, against two loops over memory
- * of the same size by as many threads, by turns in the same run: one that copies 4 KiB and hashes
- * them, and memcpy. Each pass goes over BYTES of values, so that no cache holds them. And finding
- * 4,096 keys. */
+/* tern-bench blocks: puts and gets of values in a store of blocks, against two loops over memory of
+ * the same size with as many threads, alternating in the same run: one copies 4 KiB at a time and
+ * hashes them, the other is memcpy. Each pass covers BYTES of values, so that no cache has them
+ * all. Also finds 4,096 keys. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,15 +38,15 @@ static const uint32_t thread_counts[] = {1, 2, 4, 8};
 struct bench {
     const struct bench_args *args;
     struct daemon daemon;
-    uint8_t *ours, *theirs; /* BYTES each: the caller's values, and what the loops copy to */
+    uint8_t *ours, *theirs; /* BYTES each: the caller's values, and the loops' destination */
     struct tern_block_key *keys;
     uint8_t (*key)[KEY_BYTES];
     struct tern_block_value *values;
     struct iovec *iov;
     uint8_t *ok;
     json_t *rows, *finds;
-    uint32_t round; /* keys are fresh in each */
-    uint64_t wrong; /* values that did not come back as they were put */
+    uint32_t round; /* each round has fresh keys */
+    uint64_t wrong; /* values that were returned wrong */
     bool within;
 };
 
@@ -92,7 +92,7 @@ static void *run_share(void *arg)
     return NULL;
 }
 
-/* GB a second of a pass over the row's bytes, divided over its threads. */
+/* Returns GB/s of a pass over the row's bytes, divided over its threads. */
 static double loop_gb_s(struct bench *b, const struct row *r, enum loop loop)
 {
     uint64_t bytes = r->value_bytes * r->values, each = bytes / r->threads / 4096 * 4096;
@@ -309,7 +309,7 @@ static void measure_find(struct bench *b)
     tern_blocks_close(set);
 }
 
-/* Filled, so that every page of it is there. */
+/* Filled, so that every page of it is resident. */
 static uint8_t *filled(uint64_t bytes)
 {
     uint8_t *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

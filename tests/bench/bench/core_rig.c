@@ -1,5 +1,5 @@
 /* A core by itself: see core_rig.h. Called by index.c, supersede.c and retention.c on one thread.
- * The rig adds nothing to a measured step but the search for the reply among at most ACTIONS_MAX
+ * The rig adds nothing to a measured step except the search for the reply among at most ACTIONS_MAX
  * actions. */
 #include "core_rig.h"
 
@@ -64,7 +64,7 @@ const struct reply *core_rig_ask(struct core_rig *rig, struct request *request)
     return NULL;
 }
 
-/* Those that the last step began. */
+/* The seals that the last step began. */
 static uint32_t seals_begun(const struct core_rig *rig, struct seal_id *jobs, uint32_t n)
 {
     for (uint32_t i = 0; i < rig->out->n; i++) {
@@ -130,7 +130,7 @@ bool core_rig_turn(struct core_rig *rig, struct session_id session, const uint32
     uint32_t got = 0;
 
     *ret_us = (double)(clock_ns() - start) / 1e3;
-    /* A long commit is taken in pieces, and repeated as libtern does. */
+    /* A long commit runs in pieces, and is repeated as libtern does. */
     while (r && r->err == TERN_OK && r->step.results[r->step.n - 1].err == TERN_BUSY &&
            r->step.results[r->step.n - 1].lengths.committed > got) {
         got = r->step.results[r->step.n - 1].lengths.committed;
@@ -151,7 +151,7 @@ bool core_rig_evict(struct core_rig *rig)
     const struct reply *r = core_rig_ask(rig, &evict);
     struct pool_view pool;
 
-    if (r && r->err != TERN_OK) /* where there is much to do, the answer comes later */
+    if (r && r->err != TERN_OK) /* a long operation is answered later */
         return false;
     core_rig_settle(rig);
     return core_pool_view(rig->core, rig->pool.slot, &pool) && pool.nodes == 0;

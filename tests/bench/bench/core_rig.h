@@ -1,6 +1,6 @@
-/* A core by itself with one engine and one pool: what `tern-bench index` and `retention` measure.
- * Requests go in as events and the answer is looked for among the actions; checksum jobs are
- * answered at once. A turn is what one Step of an engine appends, writes and commits. */
+/* A core by itself with one engine and one pool, for `tern-bench index` and `retention`. Requests
+ * are events, and the reply is searched among the actions; checksum jobs are answered at once. A
+ * turn is one Step of an engine that appends, writes and commits. */
 #ifndef BENCH_CORE_RIG_H
 #define BENCH_CORE_RIG_H
 
@@ -17,11 +17,11 @@ struct core_rig {
 
 #define CORE_RIG_ADMIN 1 /* the connection of the operator */
 
-/* `open` gives groups and supersede policy; sizes and units of pages are the rig's. False without
- * memory, or if the core refuses the set-up. */
+/* `open` has the groups and the supersede policy; sizes and units of pages are the rig's. Returns
+ * false without memory, or if the core refuses the set-up. */
 bool core_rig_init(struct core_rig *rig, const struct req_pool_open *open, uint32_t pages);
-/* Likewise, with so many sessions, and turn records in so many pages, a multiple of 64. Nothing of
- * that memory is there: the core touches none. */
+/* Likewise, with `sessions` sessions, and turn records in so many pages, a multiple of 64. The
+ * record memory is not backed: the core touches none of it. */
 struct core_rig_records {
     uint32_t sessions, records, pages;
 };
@@ -29,23 +29,23 @@ bool core_rig_init_records(struct core_rig *rig, const struct req_pool_open *ope
                            const struct core_rig_records *records);
 void core_rig_finish(struct core_rig *rig);
 
-/* One core_step with this request; the reply, which lives until the next call, or NULL if none
- * came. */
+/* Runs one core_step with this request. Returns the reply, borrowed until the next call, or NULL if
+ * none came. */
 const struct reply *core_rig_ask(struct core_rig *rig, struct request *request);
 
-/* Answers whatever the last step asked of the seams, until the core wants nothing more. */
+/* Answers what the last step asked of the seams, until the core asks for nothing more. */
 void core_rig_settle(struct core_rig *rig);
 
-/* False if the core refused. The session's namespace is the rig's; close settles. */
+/* Returns false if the core refused. The session's namespace is the rig's; close settles. */
 bool core_rig_open(struct core_rig *rig, struct session_id *ret_session);
 bool core_rig_close(struct core_rig *rig, struct session_id session);
 
-/* One Step: tokens [from, to) are appended, written and committed. Settles nothing, so that the
- * caller sees what this Step alone did. */
+/* One Step: appends, writes and commits tokens [from, to). Settles nothing, so that the caller sees
+ * the effect of this Step alone. */
 bool core_rig_turn(struct core_rig *rig, struct session_id session, const uint32_t *tokens,
                    uint32_t from, uint32_t to, double *ret_us);
 
-/* Throws out every node that can go; false if one is left. */
+/* Evicts every evictable node. Returns false if a node is left. */
 bool core_rig_evict(struct core_rig *rig);
 
 #endif

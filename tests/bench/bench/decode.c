@@ -1,8 +1,8 @@
-/* A decode step of 256 sequences: of 4 speculative tokens most are rejected, so that one or two
- * tokens come in a step, and every dozen of steps a sequence needs a page. What is timed is what
- * the scheduler's thread does between two steps of the device, which is played by a pause in which
- * the thread looks at the clock, as CUDA's driver has it look for the end of a step, or sleeps; and
- * by itself what it does while the device computes, which is to take the answers. */
+/* A decode step of 256 sequences with 4 speculative tokens each. Most of those are rejected, so a
+ * step yields one or two tokens, and a sequence needs a page every dozen steps. Timed is the work
+ * of the scheduler's thread between two steps of the device. A pause plays the device: in it the
+ * thread polls the clock, as CUDA's driver has it poll for the end of a step, or sleeps. Timed
+ * apart is the thread's work while the device computes, which is to take the answers. */
 #include "decode.h"
 
 #include <stdio.h>
@@ -20,19 +20,19 @@
 #define HUGE_BYTES  ((size_t)2 << 20)
 #define SEQUENCES   256
 #define DRAFT       4
-#define PROMPT      64   /* tokens at the beginning, and up to a page more: not all cross at once */
-#define LONGEST     1024 /* a pass ends there, for the longest */
+#define PROMPT      64   /* tokens at the start, and up to a page more: they cross apart */
+#define LONGEST     1024 /* a pass ends once a sequence is that long */
 #define STEPS       600  /* of a pass */
-#define RIGHT       25   /* of 100 drafted tokens; one that is wrong ends the row */
+#define RIGHT       25   /* of 100 drafted tokens; a wrong one ends the row */
 #define DEVICE_US   500
 #define LOW         512
 #define HIGH        1024
 #define SAMPLES_MAX 100000
-#define SMALL_PAGES 32 /* as many as the code, stacks and sockets of a step lie in */
+#define SMALL_PAGES 32 /* the code, stacks and sockets of a step take as many */
 #define SMALL_BYTES 4096
 #define BLOCKS      (LONGEST / DECODE_PAGE_TOKENS + 1)
 
-/* What an engine keeps of a sequence, whoever gives the blocks. */
+/* An engine's record of a sequence, for either source of blocks. */
 struct sequence {
     uint32_t tokens, allocated, nblocks;
     uint32_t block[BLOCKS], token[LONGEST + DRAFT + 1];
@@ -88,7 +88,7 @@ static void draw(struct decode *d)
         d->drafted[i] = prng_below(&d->prng, 32000);
 }
 
-/* The tokens of a step, and what the table has to cover then: those, one more and a draft. */
+/* Adds the tokens of a step. Returns what the table must cover: these, one more and a draft. */
 static uint32_t advance(struct sequence *q, const uint32_t *tokens, uint32_t n)
 {
     memcpy(q->token + q->tokens, tokens, n * sizeof *tokens);
@@ -167,7 +167,7 @@ static enum tern_err lease_step(struct decode *d)
         err = extend(d, i);
     if (err == TERN_OK)
         err = tern_lease_submit(d->lease, 0);
-    if (err == TERN_BUSY) /* nothing is lost: it goes with the next step */
+    if (err == TERN_BUSY) /* nothing is lost: it is sent with the next step */
         err = TERN_OK;
     return err;
 }
@@ -193,7 +193,7 @@ static bool begin_one(struct decode *d, uint32_t i)
                      tern_lease_add(d->lease, d->session[i], &r, &d->at[i]));
 }
 
-/* The daemon has what the sequences have. */
+/* Brings the daemon up to date and ends the session of one sequence. */
 static bool end_one(struct decode *d, uint32_t i)
 {
     struct tern *t = d->engine.tern;
@@ -211,7 +211,6 @@ static bool end_one(struct decode *d, uint32_t i)
                      tern_session_close(t, d->session[i], TERN_STEP_NONE, MEMBER_CALL_MS, &r));
 }
 
-/* The device computes. */
 static void device_pause(const struct decode *d)
 {
     const uint64_t until = clock_ns() + DEVICE_US * UINT64_C(1000);
@@ -222,7 +221,7 @@ static void device_pause(const struct decode *d)
         ;
 }
 
-/* What the machine takes for a byte of each, behind a pause of its own. */
+/* Times touching one byte of each small page, after a pause of its own. */
 static void timed_touch(struct decode *d)
 {
     uint64_t start;
@@ -246,7 +245,7 @@ static bool timed_raw(struct decode *d)
     return ok && raw_echo_receive(d->raw);
 }
 
-/* Nothing is committed and nothing refused: there is no news. */
+/* Times taking the answers. Nothing was committed and nothing refused, so there is no news. */
 static bool timed_told(struct decode *d)
 {
     struct tern_lease_told told;
@@ -280,7 +279,7 @@ static enum tern_err timed_lease(struct decode *d)
     return err;
 }
 
-/* The same step, behind a pause of its own. */
+/* The same step with the block pool, after a pause of its own. */
 static void timed_pool(struct decode *d, struct block_pool *pool)
 {
     uint64_t start;
@@ -342,9 +341,9 @@ static bool begin_lease(struct decode *d)
            member_ok(&d->engine, "its first pages", tern_lease_wait(d->lease, MEMBER_CALL_MS));
 }
 
-/* Memory in large pages, zeroed, for the lease's sequences and for the block pool's alike: in a
- * virtual machine a small page may take a hundred microseconds to be mapped again, and a step
- * touches hundreds. */
+/* Allocates zeroed memory in large pages, for the lease's sequences and the block pool's alike: in
+ * a virtual machine remapping a small page may take a hundred microseconds, and a step touches
+ * hundreds. */
 static void *huge_need(size_t bytes)
 {
     size_t all = (bytes + HUGE_BYTES - 1) / HUGE_BYTES * HUGE_BYTES;

@@ -1,6 +1,6 @@
 /* Fairness of transfers: see fair.h. Two daemons with two tenants. Tenant B's engine fetches a
  * session of 1 MiB every 20 ms, by turns alone and beside a load, each turn of a few seconds; the
- * load is a process of its own, so that B's engine waits for nothing but the daemons. */
+ * load is a process of its own, so that B's engine waits for the daemons alone. */
 #include "fair.h"
 
 #include <stdio.h>
@@ -55,7 +55,7 @@ static bool start_daemons(struct rig *r)
     return ok;
 }
 
-/* One turn of B's, in milliseconds. */
+/* One turn of B, in milliseconds. */
 static bool turn(struct rig *r, uint32_t passes, struct series *ms)
 {
     for (uint32_t i = 0; i < passes; i++)
@@ -73,7 +73,7 @@ static bool turn_beside(struct rig *r, const struct fetch_flood *flood, uint32_t
     return fetch_load_stop(&load, ret_gb_s) && ok;
 }
 
-/* B alone and beside the flood, by turns. */
+/* Measures B alone and beside the flood, alternating. */
 static bool measure(struct rig *r, const struct fetch_flood *flood, bool quick, struct fair *ret)
 {
     uint32_t turns = quick ? QUICK_TURNS : TURNS, passes = quick ? QUICK_PASSES : TURN_PASSES;

@@ -1,6 +1,6 @@
-/* Who waits for whom when transfers meet: fetches of 1 MiB that come every 20 ms, alone and beside
- * a flood of another tenant's fetches, or of prefetches of their own tenant; and a transfer over
- * several connections beside one. Part of `tern-bench transfer`. */
+/* Delays that transfers cause each other: fetches of 1 MiB every 20 ms, alone and beside a flood of
+ * another tenant's fetches, or of their own tenant's prefetches; and a transfer over several
+ * connections beside one over one. Part of `tern-bench transfer`. */
 #ifndef BENCH_FAIR_H
 #define BENCH_FAIR_H
 
@@ -8,7 +8,7 @@
 
 #define PATHS_ROWS 2
 
-/* Milliseconds; the ratio is the median of those of neighbouring turns. */
+/* Milliseconds; the ratio is the median over neighbouring turns. */
 struct fair {
     double alone_p50_ms, alone_p99_ms, beside_p50_ms, beside_p99_ms, ratio;
     double flood_gb_s;
@@ -19,7 +19,7 @@ struct fair_figures {
     struct fair urgent;  /* beside prefetches of the same tenant */
 };
 
-/* False: it could not be measured. *ret_wrong: bytes that were not as they must be. */
+/* Returns false if it could not be measured. *ret_wrong: bytes that arrived wrong. */
 bool fair_measure(const struct bench_args *args, struct fair_figures *ret, uint64_t *ret_wrong);
 
 #endif

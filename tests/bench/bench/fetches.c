@@ -11,7 +11,7 @@
 #include "engine/profile.h"
 #include "engine/stats.h"
 
-#define UNDER_WAY  4 /* fetches at a time */
+#define UNDER_WAY  4 /* fetches in flight */
 #define PEER_UP_MS 10000
 #define EVICT_MS   5000
 
@@ -53,7 +53,7 @@ _Noreturn static void filler_main(struct fetches *f, const char *socket, int fd)
 
         ok = member_ok(&e, "a Match at the source", begin(f, &e, i, &s)) &&
              member_ok(&e, "a commit at the source", engine_run(&s));
-        engine_free(&s); /* it stays open, and pins its pages */
+        engine_free(&s); /* the session stays open and pins its pages */
     }
     if (ok && proc_send(fd, &byte, 1))
         proc_recv(fd, &byte, 1);

@@ -17,35 +17,35 @@
 
 struct fetches {
     uint32_t page_bytes, pages; /* of each session */
-    uint32_t seed;              /* of its tokens: others of the tenant have others */
-    bool prefetch;              /* no decode waits for what it fetches */
+    uint32_t seed;              /* of its tokens; other users of the tenant have other seeds */
+    bool prefetch;              /* no decode waits for these fetches */
     uint32_t sources;
-    const char *source[FETCH_SOURCES_MAX]; /* what the destination calls them */
+    const char *source[FETCH_SOURCES_MAX]; /* their names at the destination */
     pid_t filler[FETCH_SOURCES_MAX];       /* the engines there */
     int filler_fd[FETCH_SOURCES_MAX];
     struct engine engine; /* at the destination */
     struct tern *admin;
     uint32_t *tokens; /* owned: of one session */
-    uint64_t wrong;   /* bytes that were not as they must be, over all passes */
+    uint64_t wrong;   /* bytes that arrived wrong, over all passes */
 };
 
-/* Pages of that size, so many that all sessions take `bytes`. fetches_close is due afterwards. */
+/* Plans sessions of pages of that size, `bytes` in total. fetches_close is due afterwards. */
 void fetches_init(struct fetches *f, uint32_t page_bytes, uint64_t bytes);
-/* What a daemon needs for its side of it, and nothing else. */
+/* Returns the memory that a daemon needs for its side. */
 uint64_t fetches_memory(const struct fetches *f);
 uint64_t fetches_token_blocks(const struct fetches *f);
 
-/* One more source, whose engine fills its pages. */
+/* Adds a source, whose engine fills its pages. */
 bool fetches_add_source(struct fetches *f, const struct daemon *source);
-/* The engine at the destination, whose links to all sources are up. */
+/* Opens the engine at the destination, and waits until its links to all sources are up. */
 bool fetches_open(struct fetches *f, const struct daemon *dest);
 void fetches_close(struct fetches *f);
 
-/* All sessions fetched once, each from the next of the first `sources`, compared and evicted again.
- * *ret_gb_s of the fetches alone. */
+/* Fetches all sessions once, each from the next of the first `sources`, compares and evicts them
+ * again. *ret_gb_s covers the fetches alone. */
 bool fetches_pass(struct fetches *f, uint32_t sources, bool compare, double *ret_gb_s);
-/* The same, one after the other from the first source, each begun so long after the one before it,
- * or when that is over. Adds the milliseconds that each took. */
+/* The same one after the other from the first source: a fetch begins `period_ns` after the previous
+ * one, or later if that one still runs. Adds the milliseconds of each fetch. */
 bool fetches_paced(struct fetches *f, uint64_t period_ns, struct series *ret_ms);
 
 struct fetch_flood {
@@ -53,7 +53,7 @@ struct fetch_flood {
     bool prefetch;
 };
 
-/* A process that makes one pass after the other, as a load beside something that is measured. */
+/* A process that makes one pass after the other, as a load during a measurement. */
 struct fetch_load {
     pid_t pid;
     int fd;
@@ -62,8 +62,8 @@ struct fetch_load {
 /* Returns when the first pass has begun. */
 bool fetch_load_start(struct fetch_load *l, const struct fetch_flood *flood, uint32_t page_bytes,
                       uint64_t bytes);
-/* Ends it after the pass that is under way, which is compared. False: something failed, or a byte
- * was wrong. *ret_gb_s: over all the time, the pauses between passes included. */
+/* Ends the load after the current pass, which is compared. Returns false if something failed or a
+ * byte was wrong. *ret_gb_s: over the whole time, pauses between passes included. */
 bool fetch_load_stop(struct fetch_load *l, double *ret_gb_s);
 
 #endif

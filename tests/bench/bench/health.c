@@ -1,8 +1,8 @@
-/* tern-bench health (M-e): is the daemon still there for others while turn records are looked at?
- * 64 clients in a closed loop each put a record of 1.3 MiB of token ids and log-probabilities, roll
- * back, and put it again; beside them somebody else pings, and an operator asks for the status.
- * Once with the workers, once with a daemon whose owner thread does their work, by turns. The bytes
- * of the bodies lie in the record memory from the beginning: what clients write is not measured. */
+/* tern-bench health (M-e): does the daemon still serve others while turn records are checked? 64
+ * clients in a closed loop each put a record of 1.3 MiB of token ids and log-probabilities, roll it
+ * back, and put it again. Meanwhile another client pings, and an operator queries the status. Runs
+ * with the workers alternate with runs of a daemon whose owner thread does their work. The bodies
+ * lie in the record memory from the beginning: writing them is not measured. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -46,11 +46,11 @@ struct side { /* a daemon with its clients */
     struct daemon daemon;
     struct tern *pinger, *admin;
     struct client client[CLIENTS];
-    uint32_t clients; /* whose threads run */
+    uint32_t clients; /* clients whose threads run */
     atomic_bool runs, stop;
     atomic_uint_fast64_t bodies;
     struct series ping_ms, status_ms, idle_ms;           /* of one run */
-    struct series p50, p95, p99, status, idle, bodies_s; /* of all runs: their medians count */
+    struct series p50, p95, p99, status, idle, bodies_s; /* of all runs: their medians are judged */
 };
 
 struct health {
@@ -130,8 +130,8 @@ static bool client_ready(struct client *c, uint64_t pool)
                  tern_records_map(c->tern, MEMBER_CALL_MS, &c->records));
 }
 
-/* Every word of the record memory is a token id and a log-probability, so that whatever pages a
- * body gets, it is written there already. */
+/* Fills the record memory with pairs of a token id and a log-probability, so that a body is already
+ * written in whichever pages it gets. */
 static bool fill(struct client *c)
 {
     struct tern_record all;
@@ -151,7 +151,7 @@ static bool fill(struct client *c)
             memcpy(all.blobs[0].at.span[s].at + at, words, sizeof words[0]);
     for (uint32_t s = 0; ok && s < all.tokens.nspans; s++)
         memcpy(all.tokens.span[s].at, words, all.tokens.span[s].bytes);
-    /* What was prepared goes back, with what lies there, by a body that fails: it is no record. */
+    /* Preparing a rollback drops the prepared record: its pages are freed with their content. */
     return ok && is_ok(c->tern, "giving it back",
                        tern_record_prepare_rollback(c->records, c->turn, 0, MEMBER_CALL_MS, &all));
 }
@@ -195,7 +195,7 @@ static bool side_end(struct side *s)
     return ok;
 }
 
-/* ---- who else wants something ---- */
+/* ---- the other clients ---- */
 
 static bool timed(struct series *to, struct tern *t, bool status)
 {

@@ -1,6 +1,6 @@
-/* tern-bench index: a full hit of 49,152 tokens in a tree 50 turns deep, answered with all 768 page
- * handles, against memcmp of the same bytes; and what it costs to pin and unpin a leaf near the
- * root and one at the bottom; and one more commit of a session with a window, at three depths
+/* tern-bench index. It measures a full hit of 49,152 tokens in a tree 50 turns deep, answered with
+ * all 768 page handles, against memcmp of the same bytes; pinning and unpinning a leaf near the
+ * root and one at the bottom; one more commit of a session with a window, at three depths
  * (supersede.h); and the longest step while a full pool is evicted (longest.h). Both sides of a
  * comparison alternate within one run, so that a change of clock speed hits both. */
 #include <stdio.h>
@@ -23,7 +23,7 @@
 #define PIN_PAIRS   4000 /* in one measured run */
 #define SAMPLES_MAX 4096
 
-/* Through a pointer that the compiler must read, so that no comparison is left out. */
+/* Called through a pointer that the compiler must read, so that it leaves out no comparison. */
 static int (*volatile compare)(const void *, const void *, size_t) = memcmp;
 
 struct figures {
@@ -67,22 +67,22 @@ static bool grow_tree(struct index_bench *b)
     }
     if (!core_rig_close(&b->rig, session) || !core_rig_open(&b->rig, &session))
         return false;
-    b->f.insert.n = TURNS; /* the leaf near the root is no turn */
+    b->f.insert.n = TURNS; /* the leaf near the root is not one of the turns */
     if (!insert_turn(b, session, b->other, 0, PAGE_TOKENS))
         return false;
     b->f.insert.n = TURNS;
     return core_rig_close(&b->rig, session);
 }
 
-/* Reads and writes what the caches hold, so that both sides start from memory. */
+/* Reads and writes as much as the caches hold, so that both sides start from memory. */
 static void touch_memory(struct index_bench *b)
 {
     for (size_t i = 0; i < TOUCH_BYTES; i += 64)
         b->touched[i]++;
 }
 
-/* A Match in a session of its own. Fails unless every token is found and every handle is in the
- * answer. */
+/* Runs a Match in a session of its own. Fails unless every token is found and every handle is in
+ * the answer. */
 static bool match_once(struct index_bench *b, bool cold, double *ret_us)
 {
     struct session_id session;
@@ -119,7 +119,7 @@ static bool memcmp_once(struct index_bench *b, bool cold, double *ret_us)
     return differs == 0;
 }
 
-/* Warm is the second time in a row. */
+/* Warm is the second Match in a row. */
 static bool measure_match(struct index_bench *b, uint32_t rounds, bool cold, struct series *match,
                           struct series *raw)
 {
@@ -136,7 +136,6 @@ static bool measure_match(struct index_bench *b, uint32_t rounds, bool cold, str
     return true;
 }
 
-/* A leaf of that depth. */
 static uint32_t find_leaf(const struct index_bench *b, uint32_t depth)
 {
     struct node_view v;

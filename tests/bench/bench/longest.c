@@ -1,5 +1,5 @@
-/* Evicting a full pool: see longest.h. Called by index.c on one thread. The core does it in pieces,
- * a step each, and between two of them a daemon answers others; so what they wait is one step. */
+/* Evicting a full pool: see longest.h. Called by index.c on one thread. The core evicts in pieces,
+ * a step each, and a daemon serves others between two pieces; so others wait for one step. */
 #include "longest.h"
 
 #include <stdlib.h>

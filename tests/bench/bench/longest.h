@@ -12,7 +12,7 @@ struct longest_figures {
     uint32_t nodes, steps;
 };
 
-/* Fills a pool with that many prefixes of a page each, and evicts all. False: the core refused. */
+/* Fills a pool with that many prefixes of a page each, and evicts all. Returns false if refused. */
 bool longest_measure(struct longest_figures *f, uint32_t nodes);
 void longest_show(const struct longest_figures *f, const struct bench_args *args, json_t *o);
 

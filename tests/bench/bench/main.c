@@ -60,7 +60,7 @@ static const char doc[] =
     "Exit status: 0 if every figure is within its limit, 1 if one is not, 2 if it could not be "
     "measured, 3 if one that no clock is asked about is not.";
 
-/* "4G", with K, M and G of 1024. */
+/* Reads "4G", with K, M and G as powers of 1024. */
 static bool read_bytes(const char *text, uint64_t *ret)
 {
     static const char units[] = "KMG";

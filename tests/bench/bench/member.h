@@ -6,11 +6,11 @@
 
 #define MEMBER_CALL_MS 60000
 
-/* False with a message on standard error. engine_close is due in any case. */
+/* Returns false with a message on standard error. engine_close is due in any case. */
 bool member_start(struct engine *e, const char *socket, const char *name, uint32_t page_tokens,
                   uint64_t page_bytes, uint32_t pages);
 
-/* Says what failed, if it did; returns whether it is OK. */
+/* Reports what failed. Returns true if err is OK. */
 bool member_ok(const struct engine *e, const char *what, enum tern_err err);
 
 #endif

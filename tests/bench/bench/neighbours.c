@@ -1,8 +1,8 @@
-/* tern-bench neighbours: what tenant B notices of a tenant A that exhausts a table which tenants
- * share. For each table: A fills it until it is refused and goes on asking 1,000 times a second,
- * and B's operations go on beside it; by turns with an A that asks as often and keeps within its
- * share. None of B's may fail, and their p99 may be twice as long at the most: the median of the
- * ratios of the pairs of turns. Every table has a pair of daemons of its own. */
+/* tern-bench neighbours: how tenant A affects tenant B when A exhausts a table that tenants share.
+ * For each table A fills it until it is refused and continues to ask 1,000 times a second, while
+ * B's operations run. Turns of this kind alternate with turns in which A asks as often but stays
+ * within its share. None of B's operations may fail, and their p99 may at most double: the median
+ * of the ratios over pairs of turns. Every table has a pair of daemons of its own. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,16 +15,16 @@
 #define TURNS          11
 #define TURN_OPS       1000 /* of B; so each row has more than 10,000 beside a full table */
 #define QUICK_TURNS    3
-#define QUICK_OPS      300 /* p99 leaves out what comes once a turn, as the engine that joins */
+#define QUICK_OPS      300 /* p99 leaves out what happens once a turn, like the joining engine */
 #define RATIO_MAX      2.0
 #define WATCH_NS       UINT64_C(2000000000)
 #define QUICK_WATCH_NS UINT64_C(1000000000)
-#define RATE_LEAST     0.9 /* of what A is to ask in a second */
+#define RATE_LEAST     0.9 /* of the rate that A should ask at */
 
 struct row {
     const struct a_table *table;
     uint64_t b_operations, b_failed, b_wrong;
-    struct a_tally a[2]; /* within its share, over it: the sums of the turns */
+    struct a_tally a[2]; /* within its share, over it: sums of the turns */
     double p99_us, p99_us_within, p99_ratio;
     double kind_us[B_KINDS][2]; /* p99 of all turns: beside a full table, within the share */
 };
@@ -48,7 +48,7 @@ struct neighbours {
     struct series kind[B_KINDS][2];
 };
 
-/* B's operations of one turn; *ret_p99_us of them. */
+/* Runs B's operations of one turn; *ret_p99_us is their p99. */
 static void b_turn(struct neighbours *n, bool over, bool costs, double *ret_p99_us)
 {
     struct tenant_b *b = &n->b;
@@ -84,7 +84,7 @@ static double per_s(const struct a_tally *a)
     return a->ns ? (double)a->requests / ((double)a->ns / 1e9) : 0;
 }
 
-/* A is within its share, then over it: `turns` of either. */
+/* A stays within its share, then exceeds it: `turns` of each. */
 static bool by_turns(struct neighbours *n, struct row *row, uint32_t turns)
 {
     struct series p99[2], ratio;
@@ -197,7 +197,7 @@ static bool judge(const struct row *r)
     ok = bench_count(r->b_failed == 0 && r->b_operations > 0, limit) && ok;
     snprintf(limit, sizeof limit, "%s: B gets no wrong byte", r->table->name);
     ok = bench_count(r->b_wrong == 0, limit) && ok;
-    /* What costs may take A itself longer. */
+    /* A costly request may take A itself longer. */
     snprintf(limit, sizeof limit, "%s: A asks at least %.0f times a second", r->table->name, rate);
     ok = bench_limit(per_s(&r->a[0]) >= rate && (r->table->costs || per_s(&r->a[1]) >= rate),
                      limit) &&
@@ -215,7 +215,7 @@ static void row_print(const struct row *r)
     fflush(stdout);
 }
 
-/* A row that could not be measured leaves the others as they are; the exit status tells. */
+/* A row that cannot be measured leaves the others unchanged; the exit status reports it. */
 int bench_neighbours(const struct bench_args *args)
 {
     static struct neighbours n;

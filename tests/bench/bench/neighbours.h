@@ -1,6 +1,6 @@
-/* What `tern-bench neighbours` is made of: two daemons with two tenants, of which tenant A fills a
- * table in a process of its own and tenant B works beside it. `here` is the measured daemon, with
- * small limits; `there` is its peer. */
+/* The parts of `tern-bench neighbours`: two daemons with two tenants. Tenant A fills a table in a
+ * process of its own, and tenant B works beside it. `here` is the measured daemon, with small
+ * limits; `there` is its peer. */
 #ifndef BENCH_NEIGHBOURS_H
 #define BENCH_NEIGHBOURS_H
 
@@ -21,18 +21,18 @@ struct hosts {
     char b_here[128], b_there[128]; /* tenant B's */
     struct tern *admin;             /* of `here`; owned */
     uint16_t control_port, data_port,
-        mute_port; /* of `here`; mute_port: where it dials that peer */
-    int mute_fd;   /* a listener there, owned; -1: there is no such peer */
+        mute_port; /* of `here`; mute_port: where `here` dials the mute peer */
+    int mute_fd;   /* a listener for the mute peer, owned; -1: no such peer */
 };
 
-/* Of `here`. large: small pages, and more memory; spills: a disk tier. */
+/* Set-up of `here`. large: small pages, and more memory; spills: a disk tier. */
 struct hosts_needs {
-    const char *limits; /* goes below `limits:` */
-    bool mute;          /* it has another peer, which its caller plays */
+    const char *limits; /* lines below `limits:` */
+    bool mute;          /* one more peer, which its caller plays */
     bool large, spills;
 };
 
-/* False with a message on standard error; hosts_stop is due in any case. */
+/* Returns false with a message on standard error; hosts_stop is due in any case. */
 bool hosts_start(struct hosts *h, const struct hosts_needs *needs);
 void hosts_stop(struct hosts *h);
 
@@ -48,8 +48,8 @@ struct a_table;
 
 /* Starts it; *ret_fd is for the calls below. */
 pid_t a_start(const struct hosts *h, const struct a_table *table, int *ret_fd);
-/* From now on over its share, or within it: returns once the table is full, or A has given back
- * what it held. What it did until then is in *ret. False: it came to neither. */
+/* From now on over its share, or within it. Returns once the table is full, or A has freed what it
+ * held; *ret has what A did until then. Returns false if A reached neither. */
 bool a_turn(int fd, bool over, struct a_tally *ret);
 
 /* ---- tenant B ---- */
@@ -66,33 +66,32 @@ enum b_kind {
     B_KINDS
 };
 
-#define B_PREFIXES 256 /* that its engine there keeps: more than fit here */
+#define B_PREFIXES 256 /* of its engine there: more than fit here */
 
 struct tenant_b {
     const struct hosts *hosts;
     struct engine here, there;
-    struct tern *changes; /* owned: subscribed to what changes here */
+    struct tern *changes; /* owned: subscribed to the changes here */
     struct engine_session kept[B_PREFIXES];
     uint32_t serial;
-    uint64_t operations, failed, wrong; /* wrong: bytes that a fetch brought */
+    uint64_t operations, failed, wrong; /* wrong: bytes that a fetch delivered wrong */
     struct series slice;                /* us, of the operations since b_begin */
     struct series kind[B_KINDS];
 };
 
 bool b_start(struct tenant_b *b, const struct hosts *h);
 void b_stop(struct tenant_b *b);
-/* A connection that comes and goes, a conversation that is committed and closed, one that is
- * fetched from there, and one that the other daemon fetches from here. Changes of the tree that its
- * subscriber lost count as operations that failed. */
+/* One round: a connection that opens and closes, a conversation that is committed and closed, one
+ * that is fetched from there, and one that the other daemon fetches from here. Lost changes of the
+ * tree count as failed operations. */
 void b_round(struct tenant_b *b);
-/* Begins a turn: forgets the times of the last one; an engine of B comes here. False: it could not.
- * At the end of the turn it leaves with all that it had, so that A can take whatever is not
- * reserved for B before the next one comes. */
+/* Begins a turn: clears the times of the previous turn and joins an engine of B here. Returns false
+ * if it cannot. At the end of the turn the engine leaves and frees everything, so that A can take
+ * whatever is not reserved for B before the next engine joins. */
 bool b_begin(struct tenant_b *b);
 void b_leave(struct tenant_b *b);
-/* Matches, between b_begin and b_leave, of which one is due each millisecond for so many ns: the
- * times are from when each was due, so that a daemon that stood still is seen by all that had to
- * wait for it. */
+/* Runs Matches for `ns` between b_begin and b_leave, one due each millisecond. Times count from
+ * when each was due, so a stalled daemon is seen by every Match that had to wait for it. */
 void b_watch(struct tenant_b *b, uint64_t ns);
 const char *b_kind_name(enum b_kind kind);
 

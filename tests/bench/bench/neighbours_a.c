@@ -1,5 +1,5 @@
-/* Tenant A of `tern-bench neighbours`: see neighbours.h. Its process asks A_PER_S times a second,
- * over its share or within it, until it is told something else. */
+/* Tenant A of `tern-bench neighbours`: see neighbours.h. A's process asks A_PER_S times a second,
+ * over its share or within it, until it receives another order. */
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,9 +11,9 @@
 #include "neighbours_tables.h"
 
 #define SECOND_NS UINT64_C(1000000000)
-#define LATE_NS   UINT64_C(100000000) /* what is later than that is not made up for */
+#define LATE_NS   UINT64_C(100000000) /* requests later than that are skipped */
 #define FILL_NS   UINT64_C(30000000000)
-#define SETTLED   32 /* requests at its rate, before B begins; within its share all are done */
+#define SETTLED   32 /* requests at its rate, before B begins; within its share all succeed */
 #define SETTLE_MS 1
 
 struct a_report {
@@ -49,8 +49,8 @@ static enum a_answer ask(struct tenant_a *a, bool over)
     return answer;
 }
 
-/* Until the table is full, and the daemon has got over how fast that went: what B is to notice is
- * an A that asks at its rate. */
+/* Fills the table, then lets the daemon recover from the burst: B should see an A that asks at its
+ * rate. */
 static bool fill(struct tenant_a *a)
 {
     uint64_t until = clock_ns() + FILL_NS;
@@ -65,13 +65,13 @@ static bool fill(struct tenant_a *a)
     return answer == A_REFUSED;
 }
 
-/* What costs is refused by nobody: there is nothing to fill, or to wait for. */
+/* A costly request is never refused: there is nothing to fill, or to wait for. */
 static bool prepare(struct tenant_a *a, bool over)
 {
     return (!a->table->prepare || a->table->prepare(a, over)) && ask(a, over) == A_DONE;
 }
 
-/* Until nothing that A holds keeps it from what it asks for. */
+/* Releases what A holds, and waits until its requests within the share succeed. */
 static bool settle(struct tenant_a *a)
 {
     uint64_t until = clock_ns() + FILL_NS;
@@ -89,7 +89,7 @@ static bool settle(struct tenant_a *a)
     return done == SETTLED;
 }
 
-/* Whether an order is there before `due`. */
+/* Returns true if an order arrives before `due`. */
 static bool told(int fd, uint64_t due)
 {
     uint64_t now = clock_ns(), wait = now < due ? due - now : 0;
@@ -104,7 +104,7 @@ static void go_on(struct tenant_a *a, int fd, bool over)
 {
     uint64_t start = clock_ns(), due = start;
 
-    /* That it was refused while it filled the table counts, too. */
+    /* Refusals while it filled the table count, too. */
     a->tally = (struct a_tally){.refused = over ? a->tally.refused : 0};
     while (!told(fd, due)) {
         uint64_t now = clock_ns();
@@ -122,7 +122,7 @@ static _Noreturn void a_main(struct tenant_a *a, int fd)
     struct a_report report = {0};
     uint8_t over;
 
-    prctl(PR_SET_TIMERSLACK, 1); /* so that the pauses are as long as they are meant to be */
+    prctl(PR_SET_TIMERSLACK, 1); /* so that pauses have their intended length */
     report.ready = a->table->open(a);
     while (proc_recv(fd, &over, 1)) {
         struct a_tally before = a->tally;

@@ -1,6 +1,6 @@
-/* Tenant B of `tern-bench neighbours`: see neighbours.h. Its engines keep within what is reserved
- * for B, so that nothing that A does may make an operation fail. Every operation is timed, and
- * every byte that a fetch brings is compared outside the measured time. */
+/* Tenant B of `tern-bench neighbours`: see neighbours.h. B's engines keep within the reserve of B,
+ * so nothing that A does may make an operation fail. Every operation is timed, and every fetched
+ * byte is compared outside the measured time. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <time.h>
@@ -10,13 +10,13 @@
 #include "engine/profile.h"
 #include "neighbours.h"
 
-#define PAGES_HERE    256 /* fewer than the prefixes there take, so that each has to be fetched */
+#define PAGES_HERE    256 /* fewer than the prefixes there take, so that each must be fetched */
 #define PAGES_THERE   1024
 #define SHARED_TOKENS (2 * NEIGHBOUR_PAGE_TOKENS)
-#define OWN_TOKENS    (SHARED_TOKENS + NEIGHBOUR_PAGE_TOKENS / 2) /* half a page is given back */
+#define OWN_TOKENS    (SHARED_TOKENS + NEIGHBOUR_PAGE_TOKENS / 2) /* the close frees half a page */
 #define SAMPLES_MAX   200000
-#define SAYS_MAX      5 /* failures that are shown in words */
-#define HEARS_EVERY   8 /* rounds, of which the ring and the socket hold the changes */
+#define SAYS_MAX      5 /* failures that are printed */
+#define HEARS_EVERY   8 /* rounds whose changes fit the ring and the socket */
 #define WATCH_TOKENS  512
 #define WATCH_NS      UINT64_C(1000000)
 #define KEPT_ID       1000000u
@@ -32,7 +32,7 @@ const char *b_kind_name(enum b_kind kind)
     return names[kind];
 }
 
-/* The end of one operation, which began at `start`. */
+/* Ends one operation, which began at `start`. */
 static bool timed(struct tenant_b *b, const struct engine *e, enum b_kind kind, uint64_t start,
                   enum tern_err err)
 {
@@ -59,8 +59,8 @@ static bool begin(struct tenant_b *b, struct engine *e, struct engine_session *s
     return timed(b, e, B_MATCH, start, engine_begin(s, e, tokens, n));
 }
 
-/* The engine is at a step that has not ended yet when it closes the session, as with a kernel that
- * is still running. */
+/* The engine is at a step that has not ended when it closes the session, as with a running
+ * kernel. */
 static void end(struct tenant_b *b, struct engine_session *s)
 {
     struct engine *e = s->engine;
@@ -72,7 +72,7 @@ static void end(struct tenant_b *b, struct engine_session *s)
     engine_publish(e);
 }
 
-/* Computed and committed here. */
+/* Computes and commits a conversation here. */
 static bool converse(struct tenant_b *b, uint32_t id)
 {
     struct engine_session s;
@@ -92,7 +92,7 @@ static bool converse(struct tenant_b *b, uint32_t id)
     return ok;
 }
 
-/* All of a prefix has to come, and nothing of it was there before. */
+/* Fetches a prefix: all of it must arrive, and none of it may have been resident. */
 static void bring(struct tenant_b *b, struct engine *e, enum b_kind kind, const char *peer,
                   uint32_t id)
 {
@@ -111,7 +111,7 @@ static void bring(struct tenant_b *b, struct engine *e, enum b_kind kind, const 
     end(b, &s);
 }
 
-/* Somebody new of tenant B comes in. */
+/* A new client of tenant B connects and leaves. */
 static void come(struct tenant_b *b)
 {
     struct engine e = {0};
@@ -121,7 +121,7 @@ static void come(struct tenant_b *b)
     tern_destroy(e.tern);
 }
 
-/* Of B's changes none is lost, whatever A does to its own. */
+/* None of B's changes is lost, whatever A does to its own. */
 static void hear(struct tenant_b *b)
 {
     struct tern_answer a;
@@ -160,7 +160,7 @@ void b_round(struct tenant_b *b)
         hear(b);
 }
 
-/* In a namespace of its own, tokens with a key. */
+/* Sends tokens with a key in a namespace of its own. */
 static void newcomer_asks(struct tenant_b *b)
 {
     uint32_t tokens[SHARED_TOKENS];
@@ -213,8 +213,8 @@ static void wait_until(uint64_t due)
         nanosleep(&t, NULL);
 }
 
-/* Returns how long the calling thread has waited for a processor, ns; 0 where the kernel does not
- * count that. */
+/* Returns how long the calling thread has waited for a processor, ns; 0 if the kernel does not
+ * count it. */
 static uint64_t processor_waits(void)
 {
     static int fd = -1;
@@ -229,8 +229,8 @@ static uint64_t processor_waits(void)
     return waited;
 }
 
-/* Leaves out the time that B's thread waits for a processor, where A and the workers have them all.
- */
+/* Leaves out the time that B's thread waits for a processor while A and the workers use them
+ * all. */
 void b_watch(struct tenant_b *b, uint64_t ns)
 {
     uint32_t tokens[WATCH_TOKENS];

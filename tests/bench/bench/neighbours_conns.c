@@ -1,5 +1,5 @@
-/* What tenant A of `tern-bench neighbours` leaves unread: answers, which wait in send buffers, and
- * changes of the prefix tree, which wait in A's ring. */
+/* Data that tenant A of `tern-bench neighbours` leaves unread: answers, which wait in send buffers,
+ * and changes of the prefix tree, which wait in A's ring. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +18,7 @@
 #define UNREAD_CONNS 8
 #define FRAME_CAP    256
 
-/* Connected, and with its Hello said; nobody reads the answer. -1: not. */
+/* Returns a connection that has sent its Hello and whose answer nobody reads; -1 on failure. */
 static int connect_mute(const char *path)
 {
     Tern__Wire__Hello m = TERN__WIRE__HELLO__INIT;
@@ -43,7 +43,7 @@ static int connect_mute(const char *path)
     return fd;
 }
 
-/* DONE, too, where the daemon takes no more for now; REFUSED: it has closed the connection. */
+/* Also DONE if the daemon takes no more for now; REFUSED: it has closed the connection. */
 static enum a_answer ask_stats(int fd, uint64_t id)
 {
     Tern__Wire__Empty m = TERN__WIRE__EMPTY__INIT;
@@ -90,7 +90,7 @@ static bool send_buffers_open(struct tenant_a *a)
            tern_connect(a->hosts->here.admin, MEMBER_CALL_MS, &a->conns[1]) == TERN_OK;
 }
 
-/* Those that were closed were closed for the share, not for their slowness. */
+/* Checks that closed connections were closed for the share, not for being slow. */
 static bool send_buffers_release(struct tenant_a *a)
 {
     json_t *status = admin_ask(a->conns[1], "status", NULL);
@@ -112,9 +112,9 @@ const struct a_table a_send_buffers = {.name = "send buffers",
                                        .within = stats_read,
                                        .release = send_buffers_release};
 
-/* ---- changes of the tree: more at once than A's ring keeps ---- */
+/* ---- changes of the tree: more at once than A's ring has room for ---- */
 
-#define RING        288 /* more than B's pool has pages: closing that pool is one burst of changes */
+#define RING        288 /* more than B's pool has pages: closing that pool is one burst */
 #define CHURN_PAGES (2 * RING)
 #define CHURN       (CHURN_PAGES - RING / 4) /* chunks, whose eviction is one burst of changes */
 
@@ -131,7 +131,7 @@ static bool events_open(struct tenant_a *a)
                                        MEMBER_CALL_MS, &a->held[0]));
 }
 
-/* What the subscriber is told. REFUSED: some of it is lost. */
+/* Reads the subscription. REFUSED: some changes are lost. */
 static enum a_answer hear(struct tenant_a *a)
 {
     enum a_answer heard = A_DONE;
@@ -147,8 +147,8 @@ static enum a_answer hear(struct tenant_a *a)
     return err == TERN_BUSY ? heard : A_FAILED;
 }
 
-/* The same again while checksums that are being computed hold pages. The first operation is a
- * barrier, so nothing has been done where that one failed. */
+/* Repeats the step while pending checksums pin pages. The first operation is a barrier, so nothing
+ * was done if that one failed. */
 static enum tern_err step(struct tenant_a *a, struct engine_op *ops, uint32_t n)
 {
     uint64_t until = clock_ns() + MEMBER_CALL_MS * UINT64_C(1000000);
@@ -164,7 +164,7 @@ static enum tern_err step(struct tenant_a *a, struct engine_op *ops, uint32_t n)
     return err;
 }
 
-/* A chunk that is new gets into the tree; then the session is empty again. */
+/* Adds a new chunk to the tree; then the session is empty again. */
 static enum a_answer put(struct tenant_a *a)
 {
     uint32_t tokens[NEIGHBOUR_PAGE_TOKENS] = {(uint32_t)a->serial++};
@@ -188,7 +188,7 @@ static enum a_answer put(struct tenant_a *a)
     return a_answer_of(a, a->engine.tern, err);
 }
 
-/* All that is in the tree makes way for one session, which gives the pages back. */
+/* Allocates all pages to one session, which evicts the whole tree, then frees them. */
 static enum a_answer evict(struct tenant_a *a)
 {
     struct engine_op ops[] = {

@@ -17,7 +17,7 @@ static bool join(struct tenant_a *a)
     return a_join(a, POOL_PAGES);
 }
 
-/* ---- releases that wait for a step: one session that gets a page and gives it back ---- */
+/* ---- releases that wait for a step: one session that gets a page and frees it ---- */
 
 static bool retires_open(struct tenant_a *a)
 {
@@ -26,7 +26,7 @@ static bool retires_open(struct tenant_a *a)
                                                   MEMBER_CALL_MS, &a->held[0]));
 }
 
-/* Behind a step that has not ended. */
+/* The free waits for a step that has not ended. */
 static enum a_answer get_and_give(struct tenant_a *a)
 {
     struct engine_op ops[] = {
@@ -56,7 +56,7 @@ static enum a_answer get_and_give_in_time(struct tenant_a *a)
     return publish(a) ? answer : A_FAILED;
 }
 
-/* ---- engines: names of which one of two ranks has joined, the first of them for good ---- */
+/* ---- engines: names with one of two ranks joined, the first name for good ---- */
 
 static enum a_answer join_as(struct tenant_a *a, struct tern *t, const char *name)
 {
@@ -99,7 +99,7 @@ static enum a_answer join_again(struct tenant_a *a)
     return join_as(a, a->conns[0], "again");
 }
 
-/* ---- pools: they are free again when the engine has left that closed them ---- */
+/* ---- pools: they are free again once the engine that closed them has left ---- */
 
 static enum a_answer pool_open(struct tenant_a *a)
 {

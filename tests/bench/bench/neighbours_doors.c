@@ -1,6 +1,6 @@
-/* Strangers of tenant A of `tern-bench neighbours`: connections that say nothing, many more than a
- * door has places. The daemon ends the oldest ones, which is A's refusal. Within its share A hangs
- * up at once. */
+/* Strangers of tenant A of `tern-bench neighbours`: connections that send nothing, many more than a
+ * door has places. The daemon closes the oldest ones, which is A's refusal. Within its share A
+ * closes each at once. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
@@ -11,9 +11,9 @@
 
 #include "neighbours_tables.h"
 
-#define SILENT 256 /* that A leaves open */
+#define SILENT 256 /* left open by A */
 
-/* -1 with a message. A reset at the end leaves no port behind that waits. */
+/* Returns -1 with a message. A reset at the end leaves no port in TIME_WAIT. */
 static int connect_to(uint16_t port, const char *path)
 {
     struct sockaddr_in in = {
@@ -47,7 +47,7 @@ static int stranger(const struct tenant_a *a)
     return connect_to(a->table == &a_data_door ? h->data_port : h->control_port, NULL);
 }
 
-/* REFUSED: the daemon has ended the oldest of them. */
+/* REFUSED: the daemon has closed the oldest of them. */
 static enum a_answer stay(struct tenant_a *a)
 {
     int *oldest = &a->fds[a->serial++ % SILENT];

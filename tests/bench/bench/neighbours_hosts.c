@@ -1,5 +1,5 @@
-/* The daemons of `tern-bench neighbours`: see neighbours.h. Each has the tenants A and B and the
- * other one as its peer. */
+/* The daemons of `tern-bench neighbours`: see neighbours.h. Each has the tenants A and B, and the
+ * other daemon as its peer. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ struct place {
     const struct hosts_needs *needs;
     const char *dir;
     char *b_socket;
-    uint16_t port, other_port, mute_port; /* mute_port 0: there is none */
+    uint16_t port, other_port, mute_port; /* mute_port 0: no mute peer */
 };
 
 static bool write_config(const struct place *p)
@@ -68,7 +68,7 @@ static bool start(const struct place *p, char *why)
     return daemon_launch(p->daemon, &(struct daemon_launch){.core = -1}, why);
 }
 
-/* It listens before the daemon starts, so that the first dial succeeds. */
+/* Listens before the daemon starts, so that the first dial succeeds. */
 static bool listen_mute(struct hosts *h)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};

@@ -1,7 +1,7 @@
 /* Transfers that tenant A of `tern-bench neighbours` begins and does not end. A plays a peer of
- * `here`: it is asked for a prefix and never answers, so that the fetch goes on; or it asks for
- * one and reads no page of it, so that it stays pinned; or it asks for one again and again, each
- * time for a pool of another layout. */
+ * `here`, in one of three ways: the daemon asks it for a prefix and it never answers, so the fetch
+ * stays under way; or it asks for a prefix and reads no page, so the prefix stays pinned; or it
+ * asks again and again, each time for a pool of another layout. */
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -16,15 +16,15 @@
 #include "neighbours_tables.h"
 #include "proto/codec.h"
 
-#define LIMITS      "  peers: 2\n  pulls: 16\n  serves: 16\n" /* parts go by the slots of peers */
+#define LIMITS      "  peers: 2\n  pulls: 16\n  serves: 16\n" /* shares go by peer slots */
 #define POOL_PAGES  64
-#define FETCHES     15 /* that may be begun: more than A's share; one session is another's */
+#define FETCHES     15 /* to start: more than A's share; one more session fetches nothing */
 #define TOKENS      NEIGHBOUR_PAGE_TOKENS
 #define BODY_MAX    (64u << 10)
 #define WAIT_MS     10000
 #define INCARNATION 77u /* of the peer that A plays: any number */
 
-/* What A has to know to ask for a prefix as a peer does; the daemon itself says it when it asks. */
+/* Fields that A needs to ask for a prefix as a peer does; the daemon's own requests have them. */
 struct asked {
     uint64_t ns_hi, ns_lo, layout_hash, fields_hash;
 };
@@ -49,7 +49,7 @@ static bool frame_send(int fd, uint16_t type, uint64_t id, const ProtobufCMessag
            proc_send(fd, frame, n);
 }
 
-/* Into `header` and `body`. False: none came, or the connection is at its end. */
+/* Reads a frame into `header` and `body`. Returns false if none came, or at the end. */
 static bool frame_read(int fd, uint32_t wait_ms)
 {
     struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -78,7 +78,7 @@ static bool answer_ping(int fd)
     return frame_send(fd, FRAME_PING_REPLY, header.request_id, &m.base);
 }
 
-/* ---- the peer that is asked ---- */
+/* ---- the peer that is asked for a prefix ---- */
 
 static bool greet_back(struct tenant_a *a)
 {
@@ -97,7 +97,7 @@ static bool greet_back(struct tenant_a *a)
            frame_send(asked_of, FRAME_PEER_HELLO_REPLY, header.request_id, &m.base);
 }
 
-/* Answers pings and nothing else. False: the daemon has ended the connection. */
+/* Answers pings and nothing else. Returns false if the daemon has closed the connection. */
 static bool attend(uint32_t wait_ms)
 {
     while (frame_read(asked_of, wait_ms)) {
@@ -115,7 +115,7 @@ static bool attend(uint32_t wait_ms)
 
 /* ---- fetches ---- */
 
-/* Sessions that want tokens which nobody has. */
+/* Opens sessions that want tokens which nobody has. */
 static bool sessions_open(struct tenant_a *a)
 {
     uint32_t tokens[TOKENS];
@@ -143,7 +143,7 @@ static enum a_answer fetch_begin(struct tenant_a *a)
         return A_FAILED;
     err = tern_submit_fetch(a->engine.tern, session[a->nheld].id, "mute", 0, 0, TERN_STEP_NONE,
                             a->nheld);
-    if (err == TERN_OK) /* a refusal comes before the answer to what is asked behind it */
+    if (err == TERN_OK) /* a refusal comes before the answer to the next request */
         err = tern_ping(a->engine.tern, MEMBER_CALL_MS);
     if (err == TERN_OK)
         err = tern_poll(a->engine.tern, &answer);
@@ -183,7 +183,7 @@ const struct a_table a_pulls = {.name = "pulls",
                                 .within = fetch_nothing,
                                 .release = fetches_cancel};
 
-/* ---- the peer that asks ---- */
+/* ---- the peer that asks for a prefix ---- */
 
 static bool dial(struct tenant_a *a)
 {
@@ -205,8 +205,8 @@ static bool dial(struct tenant_a *a)
            header.type == FRAME_PEER_HELLO_REPLY;
 }
 
-/* A fetch of A's own from the peer that A plays tells how such a request looks; then there is a
- * prefix to be asked for. */
+/* A fetch of A's own from the peer that A plays shows the form of such a request; then commits a
+ * prefix to ask for. */
 static bool prefix_open(struct tenant_a *a)
 {
     uint32_t tokens[TOKENS];
@@ -225,7 +225,7 @@ static bool serves_open(struct tenant_a *a)
     return pulls_open(a) && prefix_open(a);
 }
 
-/* A pool of the peer that A plays, beside its hash; NULL: it is like A's own here. */
+/* A pool of the peer that A plays, with its hash; NULL: like A's own pool here. */
 struct their_pool {
     Tern__Wire__Group *group;
     uint32_t ranks;
@@ -275,7 +275,7 @@ static bool ask_no_more(uint64_t pull, uint64_t serve)
     return frame_send(asking, FRAME_PEER_MSG, 0, &m.base);
 }
 
-/* The daemon's answer to one request; *ret_serve where it offers the prefix. */
+/* Reads the daemon's answer to one request; *ret_serve is set if it offers the prefix. */
 static enum a_answer offer(struct tenant_a *a, const struct their_pool *p, uint64_t *ret_pull,
                            uint64_t *ret_serve)
 {
@@ -339,9 +339,9 @@ const struct a_table a_serves = {.name = "serves",
                                  .within = ask_and_end,
                                  .release = offers_end};
 
-/* ---- the peer that tells of ever new layouts ---- */
+/* ---- the peer with ever new layouts ---- */
 
-#define FIELDS      8 /* of a page: as many as there may be */
+#define FIELDS      8 /* of a page: the maximum */
 #define LAYERS      2
 #define HEADS       8
 #define THEIR_RANKS 8
@@ -377,8 +377,8 @@ static bool layouts_open(struct tenant_a *a)
            sessions_open(a) && prefix_open(a) && asked.fields_hash != 0;
 }
 
-/* Pages of one token on each of eight ranks there, so 64 of theirs are a span. `more` bytes of no
- * field make it another layout. */
+/* Asks for pages of one token on each of eight ranks there, so 64 of them make a span. `more` bytes
+ * outside all fields make a new layout. */
 static enum a_answer ask_resharded(struct tenant_a *a, uint64_t more)
 {
     static const struct {
@@ -420,7 +420,7 @@ static enum a_answer ask_resharded(struct tenant_a *a, uint64_t more)
     answer = offer(a, &pool, &pull, &serve);
     if (answer == A_DONE && !ask_no_more(pull, serve))
         return A_FAILED;
-    return answer == A_REFUSED ? A_DONE : answer; /* BUSY costs A, and nobody else */
+    return answer == A_REFUSED ? A_DONE : answer; /* BUSY affects A alone */
 }
 
 static enum a_answer ask_anew(struct tenant_a *a)

@@ -1,5 +1,5 @@
-/* Requests of tenant A of `tern-bench neighbours` that are as large as one may be: a Step of 1,024
- * operations, and a find of 4,096 blocks. The A that keeps its place asks as often for one. */
+/* Requests of tenant A of `tern-bench neighbours` of the largest allowed size: a Step of 1,024
+ * operations, and a find of 4,096 blocks. Within its share A asks as often for one. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,8 +8,8 @@
 #include "neighbours_tables.h"
 #include "tern_blocks.h"
 
-#define PER_S        10    /* each may hold the daemon for 1 ms: then it stays out of p99 */
-#define STEP_OPS     1024u /* of one Step: a get and a give for each session */
+#define PER_S        10    /* each may take the daemon 1 ms: so rare, it is not in p99 */
+#define STEP_OPS     1024u /* of one Step: a get and a free for each session */
 #define SESSIONS     (STEP_OPS / 2)
 #define FIND_KEYS    TERN_BLOCKS_LIST_MAX
 #define VALUE_BYTES  512
@@ -18,7 +18,7 @@
     "  sessions: 8192\n  nodes: 200000\n  token_blocks: 600000\n  pages: 700000\n"                 \
     "  retires: 65536\n"
 
-/* ---- a Step: each session gets a page and gives it back ---- */
+/* ---- a Step: each session gets a page and frees it ---- */
 
 static bool sessions_open(struct tenant_a *a)
 {
@@ -70,7 +70,7 @@ const struct a_table a_steps = {.name = "steps",
                                 .over = step_whole,
                                 .within = step_of_one};
 
-/* ---- finds: all keys are there ---- */
+/* ---- finds: all keys are stored ---- */
 
 static struct tern_block_set *set;
 static uint32_t number[FIND_KEYS];

@@ -1,8 +1,7 @@
-/* What tenant A of `tern-bench neighbours` has in common with the daemon, and does to it what it
- * can: rings without end, epolls on the bell and on the request socket, holes in a control page
- * that is mapped very often, descriptors that linger when they are closed, and answers with
- * descriptors that nobody reads. The A that keeps its place asks as often and does nothing of that.
- */
+/* Attacks of tenant A of `tern-bench neighbours` on what it shares with the daemon: endless rings,
+ * epolls on the bell and on the request socket, holes in a control page that is mapped very often,
+ * descriptors that linger on close, and answers with descriptors that nobody reads. The A within
+ * its share asks as often and does none of that. */
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
@@ -41,14 +40,14 @@ static void fds_raise(void)
     }
 }
 
-/* ---- the bell: found among what joining has opened ---- */
+/* ---- the bell: found among the descriptors that joining has opened ---- */
 
 #define FDS_MOST   4096
 #define EPOLLS     8000
 #define RINGS      50
 #define SHARED_MAX 8
 
-static int shared[SHARED_MAX]; /* sockets and eventfds that the daemon has, too */
+static int shared[SHARED_MAX]; /* sockets and eventfds that the daemon has open, too */
 static uint32_t nshared;
 static int epolls[EPOLLS];
 static uint32_t nepolls;
@@ -90,7 +89,7 @@ static bool bell_open(struct tenant_a *a)
     return nshared > 1;
 }
 
-/* The request socket is rung by nothing but a request. */
+/* Only a request rings the request socket. */
 static void ring(const struct tenant_a *a)
 {
     static const uint64_t one = 1;
@@ -126,7 +125,7 @@ static enum a_answer bell_over(struct tenant_a *a)
     for (uint32_t i = 0; i < RINGS; i++)
         ring(a);
     return a_answer_of(a, a->engine.tern,
-                       engine_publish(&a->engine)); /* and as an engine does it */
+                       engine_publish(&a->engine)); /* and the way that an engine rings */
 }
 
 static enum a_answer bell_within(struct tenant_a *a)
@@ -153,7 +152,7 @@ static uint32_t nmaps;
 static atomic_bool punches;
 static pthread_t puncher;
 
-/* The daemon may refuse it. */
+/* Punches holes; the daemon may refuse them. */
 static void *punch(void *unused)
 {
     (void)unused;
@@ -201,7 +200,7 @@ static bool holes_prepare(struct tenant_a *a, bool over)
     return nmaps >= MAPS / 2 && pthread_create(&puncher, NULL, punch, NULL) == 0;
 }
 
-/* The daemon looks at the page at each ring. */
+/* At each ring the daemon reads the page. */
 static enum a_answer ring_once(struct tenant_a *a)
 {
     ring(a);
@@ -215,13 +214,13 @@ const struct a_table a_holes = {.name = "holes",
                                 .over = ring_once,
                                 .within = ring_once};
 
-/* ---- descriptors: a socket that takes a second to close goes along with half a Hello ---- */
+/* ---- descriptors: half a Hello carries a socket that takes a second to close ---- */
 
 #define LINGER_S     1
 #define CONNECTS     4 /* a second */
 #define SOCKET_BYTES 4096
 
-/* Its peer does not read; *ret_peer and *ret_fd are the caller's. */
+/* The peer does not read; *ret_peer and *ret_fd are the caller's. */
 static bool lingering(int *ret_fd, int *ret_peer)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -245,7 +244,7 @@ static bool lingering(int *ret_fd, int *ret_peer)
     return *ret_peer >= 0;
 }
 
-/* fd -1: none goes along. */
+/* fd -1: without a descriptor. */
 static bool half_a_hello(int conn, int fd)
 {
     char bytes[3] = {16, 0, 0}, control[CMSG_SPACE(sizeof fd)] = {0};
@@ -262,7 +261,7 @@ static bool half_a_hello(int conn, int fd)
             .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof fd)};
         memcpy(CMSG_DATA(c), &fd, sizeof fd);
     }
-    /* Where the kernel refuses descriptors for the daemon (SO_PASSRIGHTS), the send fails. */
+    /* The send fails if the kernel refuses descriptors for the daemon (SO_PASSRIGHTS). */
     return sendmsg(conn, &m, MSG_NOSIGNAL) >= 0 || errno == EPERM;
 }
 
@@ -314,7 +313,7 @@ const struct a_table a_descriptors = {.name = "descriptors",
                                       .over = with_descriptor,
                                       .within = without};
 
-/* ---- answers with descriptors that are not read ---- */
+/* ---- answers with descriptors that nobody reads ---- */
 
 #define MUTE_CONNS 4
 
@@ -344,7 +343,7 @@ static bool unread_open(struct tenant_a *a)
     return a_join(a, 64);
 }
 
-/* DONE, too, where the daemon takes no more for now. */
+/* Also DONE if the daemon takes no more for now. */
 static enum a_answer map_unread(struct tenant_a *a)
 {
     const struct engine *e = &mute[a->serial % MUTE_CONNS];

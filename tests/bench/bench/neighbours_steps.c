@@ -1,8 +1,7 @@
-/* What tenant A of `tern-bench neighbours` makes the core do: long commits and their closes,
+/* Costly work that tenant A of `tern-bench neighbours` causes: long commits and their closes,
  * publishing and evicting under a window that covers the prompt, stores of such prefixes, thousands
- * of tickets, and chunks whose public hash is one and the same; and what it makes the daemon look
- * at of a pool's layout. Nothing of it is refused for want of room. The A that keeps its place asks
- * as often for little of the same. */
+ * of tickets, chunks with one public hash, and checks of a pool's layout. None of it is refused for
+ * lack of room. The A within its share asks as often for a little of the same. */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,8 +12,8 @@
 
 #define PAGE_BYTES    256
 #define TOKENS_MOST   131072u
-#define WHOLE_WINDOW  4194304u    /* as long as a session can be */
-#define STORED_WINDOW (500u * 16) /* as many chunks of it as an entry of the disk may need */
+#define WHOLE_WINDOW  4194304u    /* the longest possible session */
+#define STORED_WINDOW (500u * 16) /* as many chunks of it as one disk entry may need */
 #define LONG_LIMITS   "  nodes: 200000\n  token_blocks: 600000\n  pages: 700000\n"
 #define WAIT_MS       20000
 #define PER_S         4
@@ -24,9 +23,9 @@
 
 struct prompts {
     uint32_t page_tokens, window; /* window 0: no group has one */
-    uint32_t chunks, few;         /* of the A that costs, and of the other one */
-    uint32_t pages;               /* of the pool, each group */
-    bool keeps;                   /* what it leaves in the tree makes way for what comes */
+    uint32_t chunks, few;         /* of the costly A, and of the one within its share */
+    uint32_t pages;               /* of the pool, for each group */
+    bool keeps;                   /* its prefixes in the tree are evicted for new ones */
     bool stores;
 };
 
@@ -49,8 +48,8 @@ static bool prompts_open(struct tenant_a *a, const struct prompts *p)
         engine_open(&a->engine, a->hosts->here.socket, "a-here", &g.layout, MEMBER_CALL_MS));
 }
 
-/* Pages that are being given back come free within a step. An engine asks once a step, of which
- * none is shorter than STEP_MS. */
+/* Freed pages become usable within a step. An engine asks once a step, and no step is shorter than
+ * STEP_MS. */
 static enum tern_err compute(struct engine_session *s, uint32_t n)
 {
     uint64_t until = clock_ns() + WAIT_MS * UINT64_C(1000000);
@@ -74,7 +73,7 @@ static enum tern_err store(struct engine_session *s)
     struct tern_stored stored;
     enum tern_err err = tern_store(s->engine->tern, s->id, s->len.committed, WAIT_MS, &stored);
 
-    /* What goes before it was written, and what does not fit, is no fault. */
+    /* Prefixes evicted before they were written, or too large for the disk, are no fault. */
     return err == TERN_BUSY || err == TERN_GONE || err == TERN_QUOTA ? TERN_OK : err;
 }
 
@@ -137,7 +136,7 @@ PROMPTS(evictions, "evictions", false, .page_tokens = 16, .window = WHOLE_WINDOW
 PROMPTS(stores, "disk entries", true, .page_tokens = 16, .window = STORED_WINDOW, .chunks = 2048,
         .few = 8, .pages = 12000, .keeps = true, .stores = true)
 
-/* ---- tickets: thousands that stand, of which one is renewed at A's rate ---- */
+/* ---- tickets: thousands that stand; one is renewed at A's rate ---- */
 
 #define TICKETS   4000
 #define STANDS_MS 60000
@@ -207,14 +206,15 @@ const struct a_table a_tickets = {.name = "tickets",
                                   .over = ticket_renew,
                                   .within = ticket_renew};
 
-/* ---- chunks with one public hash, of which one is looked for that is not there ---- */
+/* ---- chunks with one public hash; the one looked for is not stored ---- */
 
 #define CHUNK_TOKENS 16
 #define COLLIDING    20000u
 #define LANES        4
 
-/* The product of a lane is 0 where the upper half of its word is the key's, so that the word itself
- * is added: x in the first round, and what makes up for it in the second. */
+/* Makes tokens with the public hash of all such chunks. The product of a lane is 0 if the upper
+ * half of its word is the key's, and then the word itself is added: x in the first round, and the
+ * value that cancels x in the second. */
 static void colliding(uint32_t x, uint32_t *tokens)
 {
     static const uint64_t start[LANES] = {0x9e3779b97f4a7c15u, 0xc2b2ae3d27d4eb4fu,
@@ -287,8 +287,8 @@ static bool engine_alone(struct tenant_a *a)
     return a_join(a, 1);
 }
 
-/* A layout is looked at before anything else, and then refused: elements of one byte, of which
- * every other one is of no field; or, without fields, more than A has. */
+/* The daemon checks a layout before anything else and refuses it then: elements of one byte of
+ * which every other one is of no field, or, without fields, more elements than A may have. */
 static enum a_answer pool_refused(struct tenant_a *a, bool rows)
 {
     static const struct tern_axis axes[] = {{"token", 4096, 256}, {"dim", 128, 2}};

@@ -1,5 +1,5 @@
-/* How tenant A of `tern-bench neighbours` uses each table that tenants share. All of it runs in A's
- * own process. */
+/* How tenant A of `tern-bench neighbours` uses each table that tenants share. Everything runs in
+ * A's own process. */
 #ifndef BENCH_NEIGHBOURS_TABLES_H
 #define BENCH_NEIGHBOURS_TABLES_H
 
@@ -12,28 +12,28 @@ struct tenant_a {
     const struct hosts *hosts;
     struct engine engine; /* here */
     struct a_tally tally;
-    uint64_t serial; /* of what must be new each time */
+    uint64_t serial; /* of things that must be new each time */
     uint64_t held[A_HOLDS_MAX];
     struct tern *conns[A_HOLDS_MAX];
     int fds[A_HOLDS_MAX];   /* 0: none */
-    uint32_t nheld, nconns; /* or counts of something else, as the table needs them */
+    uint32_t nheld, nconns; /* or counts of other things, as the table needs */
 };
 
 /* `over` takes a record and keeps it; `within` is a request of the same kind that keeps nothing. */
 struct a_table {
     const char *name;   /* in the JSON */
     const char *limits; /* of `here`, as in its configuration */
-    const char *says;   /* in the words of a refusal; NULL: it has none */
+    const char *says;   /* in the text of a refusal; NULL: none */
     bool mute;          /* with a peer that A plays */
-    /* It is not refused: `over` costs the daemon what it must not cost others. B is looked at by
-     * requests that are due each millisecond. The limits of `here` are large then. */
+    /* Never refused: `over` costs the daemon time that B must not lose. B is measured by requests
+     * that are due each millisecond, and `here` has large limits. */
     bool costs, spills;                             /* spills: to a disk tier */
     uint32_t per_s;                                 /* requests; 0: A_PER_S */
-    bool (*prepare)(struct tenant_a *a, bool over); /* before a turn; NULL: nothing is to be done */
+    bool (*prepare)(struct tenant_a *a, bool over); /* before a turn; NULL: nothing to prepare */
     bool (*open)(struct tenant_a *a);
     enum a_answer (*over)(struct tenant_a *a);
     enum a_answer (*within)(struct tenant_a *a);
-    bool (*release)(struct tenant_a *a); /* of all that `over` keeps */
+    bool (*release)(struct tenant_a *a); /* of everything that `over` keeps */
 };
 
 extern const struct a_table a_retires, a_engines, a_pools, a_sessions; /* neighbours_core.c */
@@ -52,9 +52,9 @@ static inline uint32_t a_per_s(const struct a_table *table)
     return table->per_s ? table->per_s : A_PER_S;
 }
 
-/* An engine with a pool of that many pages. */
+/* Joins an engine with a pool of that many pages. */
 bool a_join(struct tenant_a *a, uint32_t pages);
-/* REFUSED: it says which setting it is about. Any other error is a fault of this program. */
+/* REFUSED: the error names the setting. Any other error is a fault of this program. */
 enum a_answer a_answer_of(const struct tenant_a *a, const struct tern *t, enum tern_err err);
 
 #endif

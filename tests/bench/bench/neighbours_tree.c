@@ -7,7 +7,7 @@
 
 #define L           NEIGHBOUR_PAGE_TOKENS
 #define POOL_PAGES  512
-#define LIST_TOKENS (16 * L) /* of a session that holds token blocks */
+#define LIST_TOKENS (16 * L) /* of a session that uses token blocks */
 #define KEYS        64
 #define FIXED_ID    3000000u
 
@@ -30,7 +30,7 @@ static enum tern_err session_close(struct tenant_a *a, uint64_t session)
     return op_do(a->engine.tern, &op, MEMBER_CALL_MS, &r);
 }
 
-/* All but the first `keep`. */
+/* Closes all but the first `keep`. */
 static bool sessions_close(struct tenant_a *a, uint32_t keep)
 {
     while (a->nheld > keep)
@@ -73,14 +73,14 @@ const struct a_table a_namespaces = {.name = "namespaces",
                                      .within = space_open_and_close,
                                      .release = spaces_close};
 
-/* ---- token blocks and extra keys: what sessions have matched; the last one matches anew ---- */
+/* ---- token blocks and extra keys: used by matches of sessions; the last one matches anew ---- */
 
 static bool lists_open(struct tenant_a *a)
 {
     return join(a) && member_ok(&a->engine, "opening a session", session_open(a, &a->engine.ns));
 }
 
-/* New tokens, and as many new keys, in the place of what the last session has. */
+/* Matches new tokens, and as many new keys, in place of the last session's. */
 static enum a_answer match_new(struct tenant_a *a, uint32_t n, uint32_t nkeys)
 {
     uint32_t tokens[LIST_TOKENS];
@@ -96,7 +96,7 @@ static enum a_answer match_new(struct tenant_a *a, uint32_t n, uint32_t nkeys)
         tern_match(a->engine.tern, a->held[a->nheld], &list, TERN_STEP_NONE, MEMBER_CALL_MS, &r));
 }
 
-/* It keeps them, and another session is the last. */
+/* The session keeps them, and a new session becomes the last one. */
 static enum a_answer keep(struct tenant_a *a, enum a_answer answer)
 {
     if (answer != A_DONE)
@@ -128,7 +128,7 @@ static enum a_answer keys_replaced(struct tenant_a *a)
 
 static bool lists_close(struct tenant_a *a)
 {
-    a->nheld++; /* the last one, too */
+    a->nheld++; /* including the last one */
     return sessions_close(a, 0) && session_open(a, &a->engine.ns) == TERN_OK;
 }
 
@@ -161,7 +161,7 @@ static enum a_answer step(struct tenant_a *a, struct engine_op *ops, uint32_t n)
     return a_answer_of(a, a->engine.tern, err);
 }
 
-/* a->serial counts the chunks that are committed; a->nconns those that are written. */
+/* a->serial counts the committed chunks, a->nconns the written ones. */
 static enum a_answer deeper(struct tenant_a *a)
 {
     uint32_t tokens[L], depth = (uint32_t)a->serial * L;
@@ -185,7 +185,7 @@ static enum a_answer deeper(struct tenant_a *a)
     return answer;
 }
 
-/* The same chunk each time, which is in the tree from the first on. */
+/* Commits the same chunk each time, which is in the tree from the first time on. */
 static enum a_answer same_again(struct tenant_a *a)
 {
     uint32_t tokens[L];

@@ -1,5 +1,5 @@
-/* See pieces.h. The sender waits for the way of a pass, sends all pages, and waits again. A piece
- * says which one it is in its first bytes: its page, and its number in the stream. */
+/* See pieces.h. The sender waits for the kind of a pass, sends all pages, and waits again. The
+ * first bytes of a piece identify it: its page, and its number in the stream. */
 #include "pieces.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 #include "raw_stream.h"
 
 #define PACKED_BYTES (256u << 10) /* as much as a data thread receives at a time */
-#define STRETCHES    1000u        /* as many as it names at a time */
+#define STRETCHES    1000u        /* as many as a data thread names at a time */
 
 static size_t pieces_of_page(const struct pieces *p)
 {
@@ -31,7 +31,7 @@ static size_t side_of(const struct pieces *p)
     return side;
 }
 
-/* Where piece number i of the stream lies. */
+/* Returns the address of piece number i of the stream. */
 static uint8_t *piece_at(const struct pieces *p, enum pieces_end end, uint64_t i)
 {
     uint64_t n = pieces_of_page(p), side = side_of(p), k = i % n;
@@ -76,9 +76,9 @@ static bool region_make(struct pieces *p)
     return true;
 }
 
-/* ---- an end moves all of it ---- */
+/* ---- an end moves everything ---- */
 
-/* What a call left undone. */
+/* Moves what the last call left undone. */
 static bool move_rest(int fd, struct iovec *iov, size_t n, bool send, size_t done)
 {
     for (size_t i = 0; i < n; i++) {
@@ -221,7 +221,7 @@ void pieces_stop(struct pieces *p)
 
 bool pieces_pass(struct pieces *p, struct pieces_way way, struct pieces_speed *ret)
 {
-    bool ok = proc_pin(proc_core(1)); /* a core each, as the two daemons */
+    bool ok = proc_pin(proc_core(1)); /* a core for each process, as for the two daemons */
     double bytes = (double)p->pages * PIECES_PAGE_BYTES;
     uint64_t start, cpu, sender_ns = 0;
     char ready;

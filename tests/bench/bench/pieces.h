@@ -1,7 +1,7 @@
 /* Two processes with a region of pages each and a TCP stream between them, for `tern-bench
- * reshard`. A page is a square of pieces; in one of the regions its rows lie one behind the other,
- * in the other its columns do. So the bytes of the stream, whose order is that of one of the two,
- * lie scattered at the other end. No checksum, no protocol. */
+ * reshard`. A page is a square of pieces; one region stores it row by row, the other column by
+ * column. The stream has the order of one of the two, so its bytes lie scattered at the other end.
+ * No checksum, no protocol. */
 #ifndef BENCH_PIECES_H
 #define BENCH_PIECES_H
 
@@ -12,8 +12,8 @@
 
 #define PIECES_PAGE_BYTES (1u << 20)
 
-/* How an end moves what lies scattered there: as stretches of one call, or copied through a buffer
- * that stays in cache. PLAIN: nothing is scattered. */
+/* How an end moves scattered bytes: as stretches of one call, or copied through a buffer that stays
+ * in cache. PLAIN: nothing is scattered. */
 enum pieces_end { PIECES_PLAIN, PIECES_STRETCHES, PIECES_PACKED };
 
 struct pieces_way {
@@ -32,15 +32,15 @@ struct pieces {
 bool pieces_start(struct pieces *p, size_t piece_bytes, uint32_t pages);
 void pieces_stop(struct pieces *p);
 
-/* Of a pass, in 10^9 bytes: for each second that passed, and for each that the end which is not
- * PLAIN spent on a core (of a pass that is PLAIN, the one that receives). */
+/* Speed of a pass in 10^9 bytes a second: by the clock, and by the core time of the end that is not
+ * PLAIN (of a PLAIN pass, the receiving end). */
 struct pieces_speed {
     double gb_s, gb_core_s;
 };
 
-/* Everything once over. */
+/* Moves everything once. */
 bool pieces_pass(struct pieces *p, struct pieces_way way, struct pieces_speed *ret);
-/* Pieces that the last pass has left at the wrong place. */
+/* Counts the pieces that the last pass left at the wrong place. */
 uint64_t pieces_wrong(const struct pieces *p, struct pieces_way way);
 
 #endif

@@ -1,7 +1,7 @@
 /* tern-bench publish: from the store of tern_done_step to the answer of a scheduler that waits for
  * that step, beside an io_uring echo of as many bytes over the same kind of socket, alternating.
- * And what tern_done_step costs while nobody waits. Scheduler and rank are two connections, as they
- * are in an engine of several processes. */
+ * Also the cost of tern_done_step while nobody waits. Scheduler and rank are two connections, as in
+ * an engine of several processes. */
 #include <poll.h>
 #include <stdio.h>
 
@@ -26,7 +26,7 @@ struct publish {
     char dir[64];
     struct daemon daemon;
     struct raw_echo raw;
-    struct engine scheduler; /* its connection alone: it opens no pool through struct engine */
+    struct engine scheduler; /* only its connection: it opens no pool through struct engine */
     struct tern *rank;
     struct tern_pool *map;
     uint64_t step;
@@ -55,7 +55,7 @@ static bool start_engine(struct publish *p)
                      tern_pool_map(p->rank, pool, MEMBER_CALL_MS, &p->map));
 }
 
-/* The wait is in the daemon before the clock starts: a ping is answered behind it. */
+/* The wait reaches the daemon before the clock starts: a ping after it has been answered. */
 static bool wait_once(struct publish *p)
 {
     struct tern *t = p->scheduler.tern;

@@ -1,5 +1,5 @@
-/* The raw baseline: see raw_echo.h. The server posts the answers of everything that came and the
- * next receive in one submission, which is as cheap as a server can be that answers at all. */
+/* The raw baseline: see raw_echo.h. The server submits the answers to everything received together
+ * with the next receive, which is as cheap as an answering server can be. */
 #include "raw_echo.h"
 
 #include <liburing.h>

@@ -1,5 +1,5 @@
 /* The raw baseline of `tern-bench rpc`: a process that answers every request_bytes with reply_bytes
- * over a Unix stream socket by io_uring, and looks at nothing. */
+ * over a Unix stream socket by io_uring, and reads none of the content. */
 #ifndef BENCH_RAW_ECHO_H
 #define BENCH_RAW_ECHO_H
 
@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define RAW_REPLIES_MAX 256 /* requests under way */
+#define RAW_REPLIES_MAX 256 /* requests in flight */
 
 struct raw_echo {
     pid_t pid;
@@ -15,7 +15,7 @@ struct raw_echo {
     uint32_t request_bytes, reply_bytes;
 };
 
-/* On that core; -1: anywhere. */
+/* Runs on that core; -1: anywhere. */
 bool raw_echo_start(struct raw_echo *e, uint32_t request_bytes, uint32_t reply_bytes, int core);
 void raw_echo_stop(struct raw_echo *e);
 
@@ -25,7 +25,7 @@ bool raw_echo_ping(const struct raw_echo *e);
 bool raw_echo_send(const struct raw_echo *e);
 bool raw_echo_receive(const struct raw_echo *e);
 
-/* n requests with at most `depth` under way; each is sent by a call of its own. */
+/* Sends n requests with at most `depth` in flight, each by a call of its own. */
 bool raw_echo_pipeline(const struct raw_echo *e, uint32_t n, uint32_t depth);
 
 #endif

@@ -1,5 +1,5 @@
-/* See raw_file.h. At depth 1 a file grows as it is written. Deeper it is preallocated, since writes
- * that make a file grow wait for each other. */
+/* See raw_file.h. At depth 1 a file grows as it is written. At larger depths it is preallocated,
+ * since writes that grow a file wait for each other. */
 #include "raw_file.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 
 #define PIECE     (1u << 20)
 #define DEPTH_MAX 16u
-#define MEMORY    (DEPTH_MAX * (size_t)PIECE) /* at any depth: enough for huge pages */
+#define MEMORY    (DEPTH_MAX * (size_t)PIECE) /* for any depth: enough for huge pages */
 #define BLOCK     4096u
 #define NAME_CAP  160
 
@@ -34,7 +34,7 @@ static bool loop_begin(struct loop *l, uint32_t depth)
     l->memory = mmap(NULL, all.iov_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (l->memory == MAP_FAILED)
         return false;
-    madvise(l->memory, all.iov_len, MADV_HUGEPAGE); /* as the tier's own */
+    madvise(l->memory, all.iov_len, MADV_HUGEPAGE); /* as the disk tier's own memory */
     prng_init(&p, depth);
     for (size_t i = 0; i < all.iov_len / 8; i++)
         ((uint64_t *)(void *)l->memory)[i] = prng_u64(&p);
@@ -65,7 +65,7 @@ static void post(struct loop *l, int fd, bool write, uint32_t slot, uint64_t off
     io_uring_submit(&l->ring);
 }
 
-/* All of a file. */
+/* Moves a whole file. */
 static bool move(struct loop *l, int fd, bool write, uint64_t bytes)
 {
     uint64_t asked = 0, done = 0;
@@ -103,7 +103,7 @@ static bool sync_dir(const char *dir)
     return ok;
 }
 
-/* As D3 has it: bodies, a sync, headers, a sync, the name, a sync. */
+/* As D3 requires: bodies, a sync, headers, a sync, the name, a sync. */
 static bool write_one(const struct raw_file *raw, struct loop *l, uint32_t i)
 {
     char from[NAME_CAP], to[NAME_CAP];

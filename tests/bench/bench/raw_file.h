@@ -12,8 +12,8 @@ struct raw_file {
     uint32_t files;
 };
 
-/* Seconds that one pass takes at so many pieces in flight, all files one behind the other. Later
- * passes write over nothing: the files of earlier ones are removed before, outside the time. */
+/* Seconds of one pass with `depth` pieces in flight, one file after the other. No pass overwrites:
+ * files of earlier passes are removed before it, outside the measured time. */
 bool raw_file_write(const struct raw_file *raw, uint32_t depth, double *ret_s);
 bool raw_file_read(const struct raw_file *raw, uint32_t depth, double *ret_s);
 void raw_file_remove(const struct raw_file *raw);

@@ -1,5 +1,5 @@
 /* The raw stream: see raw_stream.h. The sender waits for one byte, sends all pages, and waits
- * again; the receiver takes the time from that byte to the last of the pages. */
+ * again; the receiver measures from that byte to the last page. */
 #include "raw_stream.h"
 
 #include <arpa/inet.h>
@@ -99,7 +99,7 @@ bool raw_stream_start(struct raw_stream *s, size_t page_bytes, uint32_t pages)
         send_pages(pair[1], page_bytes, pages);
     }
     close(pair[1]);
-    /* After the fork: memory that a child has too is copied when it is written, in small pages. */
+    /* Allocated after the fork: shared memory would be copied on write, in small pages. */
     s->region = make_region(page_bytes * pages, 2);
     return s->region && s->pid > 0 && proc_recv(s->fd, &ready, 1);
 }

@@ -28,7 +28,7 @@ bool raw_stream_pair(int ret[2]);
 bool raw_stream_start(struct raw_stream *s, size_t page_bytes, uint32_t pages);
 void raw_stream_stop(struct raw_stream *s);
 
-/* Everything once over, reading at most read_bytes at a time; *ret_gb_s is 10^9 bytes a second. */
+/* Receives everything once, at most read_bytes at a time; *ret_gb_s is 10^9 bytes a second. */
 bool raw_stream_pass(struct raw_stream *s, size_t read_bytes, double *ret_gb_s);
 
 #endif

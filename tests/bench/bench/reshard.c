@@ -1,8 +1,8 @@
-/* tern-bench reshard: a stream of pages whose pieces lie scattered at one of its ends, as stretches
- * of one call and copied through a buffer that stays in cache, beside a plain stream of the same
- * bytes. The three alternate, for the end that sends and for the one that receives. The daemon
- * packs where stretches are shorter than DATA_PACKED_STRETCH: this says whether that is right here.
- */
+/* tern-bench reshard: a stream of pages whose pieces lie scattered at one end, moved as stretches
+ * of one call or copied through a buffer that stays in cache, beside a plain stream of the same
+ * bytes. The three alternate, once for the sending end and once for the receiving one. The daemon
+ * packs stretches shorter than DATA_PACKED_STRETCH: this shows whether that limit is right on this
+ * machine. */
 #include <stdio.h>
 
 #include "bench.h"
@@ -30,7 +30,7 @@ static const struct pieces_way ways[WAYS] = {
 struct row {
     uint32_t piece_bytes;
     double gb_s[WAYS], gb_core_s[WAYS];
-    /* Packed to stretches, of neighbouring passes: by the clock, and by the core's. */
+    /* Packed to stretches, of neighbouring passes: by the clock, and by the core time. */
     double sent_ratio, sent_core_ratio, received_ratio, received_core_ratio;
 };
 
@@ -99,7 +99,7 @@ static bool measure(const struct bench_args *args, struct row *row, uint64_t *wr
     struct rounds rounds;
     struct pieces p;
     bool ok = pieces_start(&p, row->piece_bytes, args->quick ? QUICK_PAGES : PAGES) &&
-              round_pass(&p, v, wrong); /* the first one warms up */
+              round_pass(&p, v, wrong); /* the first round warms up */
 
     rounds_init(&rounds, n);
     for (uint32_t i = 0; ok && i < n; i++) {

@@ -1,9 +1,9 @@
-/* tern-bench retention (M-d): how much record memory sessions keep that record every turn with a
- * blob of the whole list, with the blobs of the last two records and with those of all, and
- * what the owner thread does to append a record while it drops the blob of another one. The core
- * alone: it touches no byte of record memory, so none is there, and the hashes that a worker would
- * compute are made here. Turns of the sessions follow each other by turns, so that what is free
- * lies in as many pieces as it would. */
+/* tern-bench retention (M-d): how much record memory sessions need that record every turn with a
+ * blob of the whole list, keeping the blobs of the last two records or of all; and how long the
+ * owner thread takes to append a record while it drops the blob of another one. The core alone: it
+ * touches no byte of record memory, so none is backed, and this program makes the hashes that a
+ * worker would compute. Turns of the sessions interleave, so free pages are as fragmented as in a
+ * daemon. */
 #include <stdio.h>
 #include <string.h>
 
@@ -17,9 +17,9 @@
 #define SESSIONS_OFF  4 /* at 1/16 scale */
 #define TURNS         50
 #define TURN_TOKENS   1000
-#define BLOB_BYTES    1000u        /* of a token of the whole list */
-#define RECORD_PAGES  (100u << 12) /* 6.7 GB: 96 % of them are in use at the most */
-#define EDGE_TURNS    5 /* that the medians of the first turns and of the last ones are of */
+#define BLOB_BYTES    1000u        /* for each token of the whole list */
+#define RECORD_PAGES  (100u << 12) /* 6.7 GB: at most 96 % of them are in use */
+#define EDGE_TURNS    5            /* in the medians of the first and of the last turns */
 #define KEPT_MAX      6.4e9
 #define APPEND_RATIO  2
 #define APPEND_MORE   5 /* us */
@@ -34,7 +34,7 @@ struct retention {
     struct series append_first, append_last, prepare_first, prepare_last; /* us */
     uint32_t sessions;
     bool merging;   /* nothing is dropped */
-    uint32_t peak;  /* pages in use at most, that of the turn under way with them */
+    uint32_t peak;  /* most pages ever in use, including the turn under way */
     uint64_t bytes; /* kept at the end */
 };
 
@@ -43,7 +43,7 @@ static uint32_t pages_of(uint64_t bytes)
     return (uint32_t)((bytes + RECORD_PAGE_BYTES - 1) / RECORD_PAGE_BYTES);
 }
 
-/* That all sessions together have to keep, counted without the core. */
+/* Pages that all sessions together must keep, counted without the core. */
 static uint32_t pages_wanted(const struct retention *b)
 {
     uint32_t n = 0;
@@ -96,7 +96,7 @@ static bool prepare(struct retention *b, struct session_id turn, uint32_t length
     return r && r->err == TERN_OK;
 }
 
-/* The one step that a worker's answer takes on the owner thread. */
+/* The one step that a worker's answer causes on the owner thread. */
 static bool append(struct retention *b, uint32_t session, uint32_t length, struct series *us)
 {
     const struct record_job *job = job_of(&b->rig);
@@ -170,7 +170,7 @@ static bool all_free(struct retention *b)
                        "no page is in use when all sessions are closed");
 }
 
-/* Every session plays all its turns, and is closed. */
+/* Plays all turns of every session, then closes it. */
 static bool play(struct retention *b)
 {
     bool ok = open_sessions(b);
@@ -223,7 +223,7 @@ static int show(struct retention *on, const struct retention *off, const struct 
         puts("retention: 64 sessions of 50 turns of 1,000 tokens, a blob of 1,000 B a token of the "
              "list");
     bench_show(args, o, figures, sizeof figures / sizeof figures[0]);
-    json_put_u64(o, "kept_bytes", on->bytes); /* to the byte */
+    json_put_u64(o, "kept_bytes", on->bytes); /* exactly */
     json_put_u64(o, "peak_bytes", (uint64_t)on->peak * RECORD_PAGE_BYTES);
     json_put_u64(o, "kept_bytes_off_x16", 16 * off->bytes);
     if (args->json)

@@ -1,8 +1,8 @@
 /* tern-bench rpc: a Match of 64 new tokens on a session of 49,152, over libtern to a real daemon,
  * beside an io_uring echo of as many bytes over the same kind of socket, alternating. First with
  * client and server on one core, then on two. Then one Step for 256 sessions, Matches in a
- * pipeline, both beside fetches at full rate into the same daemon, and decode steps over a lease.
- */
+ * pipeline, a Match and an echo beside fetches at full rate into the same daemon, and decode steps
+ * over a lease. */
 #include <math.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
@@ -31,7 +31,7 @@
 #define SAMPLES_MAX  200000
 
 #define BUSY_PAGE_BYTES  (256u << 10)
-#define BUSY_BYTES       (128u << 20) /* fetched in a pass */
+#define BUSY_BYTES       (128u << 20) /* fetched by one pass */
 #define BUSY_QUICK_BYTES (32u << 20)
 #define BUSY_GAP_MS      1
 #define BUSY_S           10
@@ -41,7 +41,7 @@
 struct rpc {
     const struct bench_args *args;
     char dir[64];
-    struct daemon daemon[2]; /* the measured one, and the one that it fetches from */
+    struct daemon daemon[2]; /* the measured one, and the source of its fetches */
     struct raw_echo raw;
     struct engine engine;
     struct engine_session session;
@@ -63,7 +63,7 @@ static struct tern_tokens new_tokens(const struct rpc *r)
         .v = r->tokens + DEPTH_TOKENS, .n = NEW_TOKENS, .base = DEPTH_TOKENS};
 }
 
-/* The measured call: a resume, so it can be repeated as it is. */
+/* The measured call: a resume, so it can be repeated unchanged. */
 static bool match_once(struct rpc *r)
 {
     struct tern_tokens tokens = new_tokens(r);
@@ -90,7 +90,7 @@ static bool wait_answer(struct rpc *r, struct tern_answer *ret)
     return answer_wait(r->engine.tern, MEMBER_CALL_MS, ret) == TERN_OK && ret->err == TERN_OK;
 }
 
-/* What a Match and its answer are in bytes, frame headers included: the raw side sends as many. */
+/* Bytes of a Match and of its answer, frame headers included: the raw side sends as many. */
 static bool frame_sizes(struct rpc *r, uint32_t *ret_request, uint32_t *ret_reply)
 {
     Tern__Wire__Tokens tokens = TERN__WIRE__TOKENS__INIT;
@@ -106,7 +106,7 @@ static bool frame_sizes(struct rpc *r, uint32_t *ret_request, uint32_t *ret_repl
     *ret_request = FRAME_HEADER_BYTES + (uint32_t)tern__wire__match__get_packed_size(&match);
     if (tern_submit_match(r->engine.tern, r->session.id, &v, TERN_STEP_NONE, 1) != TERN_OK)
         return false;
-    sleep_ms(100); /* until all of the answer lies in the socket */
+    sleep_ms(100); /* until the whole answer lies in the socket */
     if (ioctl(tern_fd(r->engine.tern), FIONREAD, &reply) != 0 || reply <= 0)
         return false;
     *ret_reply = (uint32_t)reply;
@@ -185,7 +185,7 @@ static bool measure_pipeline(struct rpc *r, uint32_t rounds)
     return ok;
 }
 
-/* A decode iteration: every session gets one token more. */
+/* A decode iteration: every session gets one more token. */
 static bool step_once(struct rpc *r, struct engine_op *ops, struct tern_result *results,
                       uint32_t tokens)
 {
@@ -210,7 +210,7 @@ static bool step_once(struct rpc *r, struct engine_op *ops, struct tern_result *
     return true;
 }
 
-/* The same operation for all sessions, each answered with `err`. */
+/* Runs the same operation for all sessions; each must return `err`. */
 static bool step_all(struct rpc *r, struct engine_op *ops, struct engine_op op, enum tern_err err,
                      double *ret_us)
 {
@@ -239,8 +239,8 @@ static enum tern_err hog_do(struct rpc *r, struct engine_op op, struct tern_resu
     return op_do(r->engine.tern, &op, MEMBER_CALL_MS, ret);
 }
 
-/* A page for each session: while there is room, and while another session has all pages. The ratio
- * of a round is that of its least times, which what else runs on the machine does not lengthen. */
+/* A page for each session: while there is room, and while another session has all pages. A round's
+ * ratio is that of its shortest times, which other work on the machine does not lengthen. */
 static bool measure_exhausted(struct rpc *r, struct engine_op *ops, uint32_t rounds)
 {
     const struct engine_op page = {.kind = ENGINE_EXTEND, .length = PAGE_TOKENS},
@@ -262,9 +262,9 @@ static bool measure_exhausted(struct rpc *r, struct engine_op *ops, uint32_t rou
             series_add(&r->step_room, us);
             least_room = fmin(least_room, us);
         }
-        take.length = POOL_PAGES * PAGE_TOKENS; /* so many there are not: it says how many */
+        take.length = POOL_PAGES * PAGE_TOKENS; /* too many: the refusal reports the free ones */
         ok = ok && hog_do(r, take, &last) == TERN_QUOTA;
-        take.length = last.shortage.free * PAGE_TOKENS; /* and so many others leave */
+        take.length = last.shortage.free * PAGE_TOKENS; /* as many as the others leave */
         ok = ok && hog_do(r, take, &last) == TERN_POOL_EXHAUSTED;
         take.length = (last.shortage.free + last.shortage.evictable) * PAGE_TOKENS;
         ok = ok && member_ok(&r->engine, "taking every page", hog_do(r, take, &last));
@@ -305,7 +305,7 @@ static bool measure_steps(struct rpc *r, uint32_t rounds)
     return ok;
 }
 
-/* A Match and a raw echo, by turns, while the daemon takes pages in as fast as they come. */
+/* A Match and a raw echo, alternating, while the daemon receives pages as fast as they arrive. */
 static bool measure_busy(struct rpc *r)
 {
     struct fetch_flood flood = {.dest = &r->daemon[0], .source = &r->daemon[1]};

@@ -1,8 +1,8 @@
-/* tern-bench spill: files that the disk tier writes and reads beside a plain O_DIRECT loop of 1, 4
- * and 16 pieces of 1 MiB in flight, with the same syncs, in the same directory and by turns. The
- * tier alone, over a real struct mem of pages that are written again and again: it gathers and
- * hashes each, and reads it back into memory and compares it with its checksums. What is counted is
- * the bytes of pages; the raw loop moves as many. */
+/* tern-bench spill: files that the disk tier writes and reads, beside a plain O_DIRECT loop of 1, 4
+ * and 16 pieces of 1 MiB in flight, with the same syncs, in the same directory, alternating. The
+ * tier alone, over a real struct mem whose pages are written again and again: it gathers and hashes
+ * each page, reads it back into memory and compares it with its checksums. Only bytes of pages
+ * count; the raw loop moves as many. */
 #include <assert.h>
 #include <poll.h>
 #include <stdio.h>
@@ -23,13 +23,13 @@
 #define MEMORY_BYTES  (264ull << 20)
 #define PAGE_BYTES    (128u << 10)
 #define EXTENT_PAGES  8u
-#define EXTENTS       256u /* of a file, which has 256 MiB of pages then */
+#define EXTENTS       256u /* of a file, which then has 256 MiB of pages */
 #define FILE_PAGES    (EXTENTS * EXTENT_PAGES)
 #define FILE_BYTES    ((uint64_t)FILE_PAGES * PAGE_BYTES)
 #define ALIGN         256u
 #define THREADS       4u
 #define DEPTH         4u
-#define WRITES        4u /* files at a time */
+#define WRITES        4u /* files in flight */
 #define READS         PULL_BATCHES_MAX
 #define PAIRS         5u
 #define QUICK_PAIRS   1u
@@ -41,7 +41,7 @@ static_assert(FILE_PAGES % PULL_BATCH_PAGES == 0 && FILE_PAGES <= DISK_WRITE_PAG
 
 static const uint32_t depths[DEPTHS] = {1, 4, 16};
 
-struct way {                                        /* one of writing and reading */
+struct way {                                        /* writing or reading */
     struct series ours, raw[DEPTHS], ratio[DEPTHS]; /* GB/s */
 };
 
@@ -55,7 +55,7 @@ struct spill {
     struct disk_page place[FILE_PAGES];
     uint32_t token[EXTENTS * ALIGN];
     uint32_t pulls;          /* so far */
-    uint32_t pending, wrong; /* files or batches; of them those that went wrong */
+    uint32_t pending, wrong; /* files or batches; `wrong`: the failed ones among them */
     struct way write, read;
 };
 
@@ -195,7 +195,7 @@ static bool wait_below(struct spill *s, uint32_t n)
     return true;
 }
 
-/* The extents as they lie in a file of that number. */
+/* The extents in the order of the file of that number. */
 static void lay_out(struct spill *s, uint64_t file)
 {
     uint64_t offset = DISK_BLOCK;
@@ -299,7 +299,7 @@ static void add(struct way *way, uint32_t d, double bytes, double ours_s, double
     series_add(&way->ratio[d], raw_s / ours_s);
 }
 
-/* Ours, then the raw loop at each depth; what was written is read, and goes. */
+/* Ours, then the raw loop at each depth; written files are read and removed. */
 static bool measure_pair(struct spill *s, const struct raw_file *raw)
 {
     double write_s, read_s, raw_write_s, raw_read_s, bytes = (double)s->files * FILE_BYTES;

@@ -13,10 +13,10 @@
 #include "engine/stats.h"
 
 #define CHUNK_TOKENS  64 /* L: a page of HISTORY */
-#define WINDOW_TOKENS 64 /* W = L: with a wider one each resume point keeps the one above it */
+#define WINDOW_TOKENS 64 /* W = L: with a wider window each resume point keeps the previous one */
 #define WINDOW_PAGE   32
 #define TURNS         1005
-#define POOL_PAGES    2048 /* one session's; the pool is emptied between two */
+#define POOL_PAGES    2048 /* one session's; the pool is emptied between sessions */
 #define SAMPLES_MAX   4096
 #define SPREAD_MAX    1.5
 
@@ -43,11 +43,11 @@ static const struct req_pool_open layout = {
 
 struct bench {
     struct core_rig rig;
-    uint32_t *tokens; /* owned: of the session at hand */
+    uint32_t *tokens; /* owned: of the current session */
     struct series us[SUPERSEDE_DEPTHS];
 };
 
-/* Of one measured Step: a chunk of HISTORY came, a segment of WINDOW came and one went. */
+/* Returns true if a Step added a HISTORY chunk and a WINDOW segment, and dropped a segment. */
 static bool one_went(const struct pool_view *before, const struct pool_view *after, uint32_t turn)
 {
     uint32_t segment = CHUNK_TOKENS / WINDOW_PAGE;

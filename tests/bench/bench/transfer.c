@@ -1,9 +1,9 @@
-/* tern-bench transfer: Fetches of populated prefixes between two daemons, checksums on, beside one
+/* tern-bench transfer: fetches of populated prefixes between two daemons, checksums on, beside one
  * plain TCP stream between equally large regions. Tern and raw alternate, and every page that Tern
- * brought is compared outside the measured time. A TCP connection may keep to a rate of its own for
+ * delivered is compared outside the measured time. A TCP connection may keep a rate of its own for
  * long, so each page size is measured in several sittings, with daemons and a stream of their own.
- * Then fetches from several peers at once, beside as many from one. A last pass has pages corrupted
- * on the way: all must be found, none may be seen by the engine. */
+ * Then fetches from several peers at once, beside as many from one. In the last pass pages are
+ * corrupted on the way: all must be detected, and the engine may see none. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,9 +29,9 @@
 #define QUICK_PAIRS      3
 #define CORRUPT_PAGES    100
 #define TABLE_PAGES      "pages"
-#define SENT_MAX         1.01 /* heads and checksums beside the pages */
+#define SENT_MAX         1.01 /* heads and checksums included, for each byte of a page */
 
-/* What is judged, what it is judged by, and the ratio of the two: medians over pairs of passes. */
+/* The judged speed, its baseline, and the ratio of the two: medians over pairs of passes. */
 struct speed {
     double gb_s, base_gb_s, ratio;
 };
@@ -43,19 +43,19 @@ struct row {
     double sent;        /* bytes on the sockets for each byte of a page, at most */
 };
 
-/* Several peers at once, beside one. */
+/* Several peers at once, beside a single one. */
 struct peers_row {
     uint32_t peers;
     struct speed speed;
 };
 
-/* Over so many connections, beside the raw stream, which is one. */
+/* Over that many connections, beside the raw stream, which is one connection. */
 struct paths_row {
     uint32_t connections;
     struct speed speed;
 };
 
-/* Pairs of passes, the one after the other. */
+/* Pairs of passes, one after the other. */
 struct pairs {
     struct series gb_s, base_gb_s, ratio;
 };
@@ -74,8 +74,8 @@ struct figures {
     struct paths_row *paths;
     size_t nrows, npeers, npaths;
     struct fair_figures fair;
-    uint64_t found, wrong; /* corrupted pages; bytes that an engine saw and that were wrong */
-    bool pages_only;       /* the rows alone were measured */
+    uint64_t found, wrong; /* corrupted pages found; wrong bytes that an engine saw */
+    bool pages_only;       /* only the rows were measured */
 };
 
 /* ---- daemons and engines ---- */
@@ -93,7 +93,7 @@ static bool start_daemons(struct transfer *x, uint32_t sources, uint32_t corrupt
             .page_bytes_min = x->fetches.page_bytes,
             .token_blocks = fetches_token_blocks(&x->fetches),
             .connections = x->connections,
-            .core = proc_core(i == 0), /* a host of its own would have its own; as raw_stream */
+            .core = proc_core(i == 0), /* a host of its own has its own; as raw_stream */
         };
     o[0].corrupt_pages = corrupt;
     if (!tempdir_make(x->dir, sizeof x->dir, "tern-bench"))
@@ -136,7 +136,7 @@ static bool pass(struct transfer *x, uint32_t sources, double *ret_gb_s)
 
 /* ---- measuring ---- */
 
-/* The read size that is best in three passes each. */
+/* Returns the read size that is best in three passes each. */
 static bool best_read(struct raw_stream *raw, size_t *ret)
 {
     double best = 0, gb_s, median;
@@ -251,7 +251,7 @@ static bool measure_peers_row(struct transfer *x, struct peers_row *row)
     return ok;
 }
 
-/* The same sessions from one peer, then from several; each row by turns of its own. */
+/* The same sessions from one peer, then from several; each row in turns of its own. */
 static bool measure_peers(struct transfer *x, struct figures *all)
 {
     double gb_s;
@@ -279,7 +279,7 @@ static bool measure_paths_row(struct transfer *x, struct paths_row *row, struct 
 }
 
 /* Every corrupted page is found by its checksum and fetched again; the engine sees right bytes
- * alone. */
+ * only. */
 static bool measure_corrupt(struct transfer *x, struct figures *all)
 {
     struct daemon_status s = {0};
@@ -292,7 +292,7 @@ static bool measure_corrupt(struct transfer *x, struct figures *all)
     return ok;
 }
 
-/* ---- telling it ---- */
+/* ---- the report ---- */
 
 static bool judge_row(const struct row *r)
 {
@@ -358,7 +358,7 @@ static json_t *paths_json(const struct figures *all)
     return list;
 }
 
-/* All but the rows. */
+/* Puts everything but the rows. */
 static void put_others(const struct figures *all, json_t *o)
 {
     json_t *peers = json_array();

@@ -1,5 +1,5 @@
 /* Transfers of pages between two cores: the cores' steps, the messages between them through the
- * writer and the reader of both, and the checksum of a page, which either end computes. Data
+ * writer and the reader of both, and the checksum of a page, which both ends compute. Data
  * connections and their threads are left out. */
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +45,7 @@ static void set_up(void)
     rig_link_up(rig[0], 0, rig[1], rig_defaults().limits.peers);
 }
 
-/* A message is written and read; the core then has the rig's own copy of it. */
+/* Writes and reads a message; the core then gets the rig's own copy of it. */
 static void deliver(struct rig *from)
 {
     static const struct wire_layouts none;

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Instructions of Tern's own code for a request, by stage, as callgrind counts them, beside those of instructions.tsv.
-The counts depend on no clock and no load. Exit status: 1 where a stage has over 2 % (and over 20 instructions) more or
-fewer than the table says; 77, a skip, where the table's compiler, flags or instruction set are not those of the build.
+The counts depend on no clock and no load. Exit status: 1 if a stage differs from the table by over 2 % and over 20
+instructions; 77, a skip, if the table's compiler, flags or instruction set are not those of the build.
 
     tests/bench/instructions/instructions.py [--build DIR] [--write] [--runs N]
 
---write writes the table anew: do it in the commit that changes a count, and say there why. --runs repeats the count and
-prints by how much the runs differ."""
+--write writes the table anew: do it in the commit that changes a count, and give the reason there. --runs repeats the
+count and prints the difference between the runs."""
 
 import argparse
 import collections
@@ -42,7 +42,7 @@ def cache(build: pathlib.Path) -> dict[str, str]:
 
 
 def made_with(build: pathlib.Path) -> str:
-    """What the counts depend on, in a line."""
+    """Returns the settings that the counts depend on, as a line."""
     settings = cache(build)
     compiler = settings["CMAKE_C_COMPILER"]
     version = subprocess.run([compiler, "--version"], check=True, capture_output=True, text=True).stdout.splitlines()[0]
@@ -58,16 +58,16 @@ def made_with(build: pathlib.Path) -> str:
 
 
 def is_ours(function_file: str, file: str) -> bool:
-    """In the program. A function of a test counts with what it inlines of ours; any other with all that it inlines, such as
-    headers of the system."""
+    """In the program. A function of a test counts with the code of ours that it inlines; any other
+    function with everything that it inlines, such as headers of the system."""
     if TESTS.search(function_file):
         return bool(OURS.search(file)) and not TESTS.search(file)
     return function_file != "???" and not TESTS.search(file)
 
 
 def count_file(path: pathlib.Path, counts: Counts) -> None:
-    """One dump of callgrind, whose lines are not compressed: `ob=`, `fl=`, `fn=`, `fi=` and `fe=` say where what follows
-    lies; the line behind `calls=` is what the callee had, which stands there on its own."""
+    """Reads one dump of callgrind with uncompressed lines: `ob=`, `fl=`, `fn=`, `fi=` and `fe=` give the place of the
+    lines that follow; the line after `calls=` is the callee's count, which the callee's own lines contain."""
     key: tuple[str, str] | None = None
     function_file = file = ""
     callee = in_program = False

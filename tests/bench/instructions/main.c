@@ -1,6 +1,6 @@
 /* tern-instructions plays a fixed list of requests, each once and by stages, for callgrind to
- * count. instructions.py runs it. What must stay true: every run executes the same instructions, so
- * nothing here depends on a clock, an address or another thread. */
+ * count. instructions.py runs it. Invariant: every run executes the same instructions, so nothing
+ * here depends on a clock, an address or another thread. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <valgrind/callgrind.h>

@@ -1,5 +1,5 @@
-/* Pins of a node of the prefix tree. They stand in a header, so they count where they are called.
- */
+/* Pins of a node of the prefix tree. Their functions stand in a header, so they count where they
+ * are called. */
 #include "bench/core_rig.h"
 #include "core/tree/nodes.h"
 #include "engine/bytes.h"

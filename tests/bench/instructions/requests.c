@@ -1,8 +1,8 @@
-/* Requests of an engine through all that they pass: libtern, a stream of the daemon over a socket
- * pair, the reader of requests, the core, the writer of answers, and back. One thread: where
- * libtern would wait, the link puts functions of this file that run the daemon's side. The shell's
- * connections and its loop are left out, as they need a whole daemon, whose threads valgrind does
- * not run beside an io_uring. */
+/* Requests of an engine on their whole way: libtern, a stream of the daemon over a socket pair, the
+ * reader of requests, the core, the writer of answers, and back. One thread: where libtern would
+ * wait, the linker puts functions of this file that run the daemon's side. The shell's connections
+ * and its loop are left out, as they need a whole daemon, whose threads valgrind does not run
+ * beside an io_uring. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -22,9 +22,9 @@
 #define TREE_TOKENS  49152u /* 768 pages, as `tern-bench index` and `rpc` have */
 #define TURNS        50u
 #define MISS_TOKENS  4096u
-#define NEW_TOKENS   64u /* behind those that a session has, as in `tern-bench rpc` */
+#define NEW_TOKENS   64u /* after those of the session, as in `tern-bench rpc` */
 #define STEP_OPS     256u
-#define WARM         2u /* calls before the one that counts: buffers and caches are there then */
+#define WARM         2u /* calls before the counted one: buffers and caches are filled then */
 #define POOL_PAGES   4096u
 #define CALL_MS      1000u
 #define IO_BYTES     65536u
@@ -98,7 +98,7 @@ static void on_finished(struct stream *s)
     (void)s;
 }
 
-/* What the loop of the daemon does with its streams. */
+/* Does with the streams what the daemon's loop does. */
 static void daemon_turn(void)
 {
     io_run(io, 0);
@@ -137,7 +137,7 @@ static void daemon_open(int fd)
     io_run(io, 0);
 }
 
-/* ------------------------------------------------------------------ where libtern meets it */
+/* ---- where libtern meets the daemon's side ---- */
 
 enum tern_err __wrap_client_socket_open(struct client_socket *c, const char *path, uint32_t ms)
 {
@@ -145,7 +145,7 @@ enum tern_err __wrap_client_socket_open(struct client_socket *c, const char *pat
 
     (void)path, (void)ms;
     must(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd) == 0);
-    for (int i = 0; i < 2; i++) { /* all of a frame leaves and comes at once */
+    for (int i = 0; i < 2; i++) { /* a whole frame is sent and received at once */
         int bytes = 4 << 20;
 
         must(setsockopt(fd[i], SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes) == 0);
@@ -183,7 +183,7 @@ static void close_session(tern_session s)
     must(core_rig_close(&rig, session_id_unpack(s)));
 }
 
-/* The call counts on the last round alone. */
+/* Starts the stages of the request in the last round only. */
 static void counts(const char *name, uint32_t round)
 {
     stages_begin(round == WARM ? name : NULL);
@@ -211,7 +211,7 @@ static void match(const char *name, const struct tern_tokens *tokens, uint32_t f
     }
 }
 
-/* New tokens on a session that has all of the tree: what `tern-bench rpc` measures. */
+/* New tokens on a session that has the whole tree, as `tern-bench rpc` measures. */
 static void match_more(void)
 {
     struct tern_tokens all = {.v = tree, .n = TREE_TOKENS},
@@ -229,7 +229,7 @@ static void match_more(void)
     close_session(s);
 }
 
-/* One token for each session. The first takes a page, the others lie in it. */
+/* One token for each session. The first token takes a page, the others lie in it. */
 static void step(void)
 {
     static tern_session session[STEP_OPS];

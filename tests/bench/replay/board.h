@@ -1,6 +1,5 @@
-/* What the engines count, in memory that they share with the parent: each field is written by one
- * process and read by the parent, for the progress bar while they run and for the report at the
- * end. */
+/* Counters of the engines, in memory shared with the parent: one process writes each field and the
+ * parent reads it, for the progress bar during the run and for the report at its end. */
 #ifndef REPLAY_BOARD_H
 #define REPLAY_BOARD_H
 
@@ -16,8 +15,8 @@
 #define BOARD_PREFILL(X)                                                                           \
     X(matched_tokens) /* found on the prefill side before computing */                             \
     X(prefill_retries)                                                                             \
-    X(lost_resumable_tokens) /* more that could have been found, had nothing been dropped */       \
-    X(prefill_wrong_bytes)   /* of the state that it went on from */                               \
+    X(lost_resumable_tokens) /* more that would have been found, had nothing been dropped */       \
+    X(prefill_wrong_bytes)   /* of the state that it resumed from */                               \
     X(prefill_failed)                                                                              \
     X(written_pages)                                                                               \
     X(prefill_retracts)                                                                            \
@@ -25,14 +24,14 @@
     X(prefill_recovered_pages) /* compared after a Recover */                                      \
     X(prefill_host_hit_tokens) /* of matched_tokens, those that came from the host tier */         \
     X(tickets)                 /* sessions that became tickets */                                  \
-    X(tickets_fetched)         /* as the decode engine says */                                     \
+    X(tickets_fetched)         /* as the decode engine reports */                                  \
     X(tickets_taken)           /* of them, those that nothing else can have ended */               \
     X(tickets_dropped)                                                                             \
     X(lost_tickets)                                                                                \
-    X(handed_again) /* requests that the decode engine could not come by */                        \
+    X(handed_again) /* requests that the decode engine could not fetch */                          \
     X(match_n)
 #define BOARD_DECODE(X)                                                                            \
-    X(finished) /* requests, those that failed here too */                                         \
+    X(finished) /* requests, including those that failed here */                                   \
     X(prompt_pages)                                                                                \
     X(decode_hit_pages)                                                                            \
     X(transferred_pages)                                                                           \
@@ -48,9 +47,9 @@
     X(decode_failed)                                                                               \
     X(fetching_ns) /* time with at least one fetch under way */                                    \
     X(fetched_kib)                                                                                 \
-    X(verified_tail_pages) /* of HISTORY behind the last whole chunk, that came by ticket */       \
+    X(verified_tail_pages) /* of HISTORY behind the last whole chunk, by ticket */                 \
     X(bytes_needed)        /* of pages that the decode side lacked when it fetched */              \
-    X(cancelled)           /* fetches that ended because they were cut short */
+    X(cancelled)           /* fetches that were cut short */
 
 struct board {
 #define X(field) _Atomic uint64_t field;
@@ -65,7 +64,7 @@ struct board {
 };
 
 /* Relaxed is enough: one writer a field, and the parent reads the final values after the engine has
- * said so over a socket. */
+ * reported its end over a socket. */
 static inline void count(_Atomic uint64_t *field, uint64_t n)
 {
     atomic_store_explicit(field, atomic_load_explicit(field, memory_order_relaxed) + n,

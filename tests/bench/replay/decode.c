@@ -1,7 +1,7 @@
-/* The decode engine: takes over what the prefill engine hands it. Request: open, Match, fetch what
- * is missing, extend by the tokens that did not come and write their page, make every byte of the
- * others again and compare it, close. Fetches of several requests are under way at a time; the rest
- * goes by steps, as on the prefill side. */
+/* The decode engine: takes over the requests of the prefill engine. A request: open, Match, fetch
+ * what is missing, extend by the tokens that did not arrive and write their pages, compare every
+ * byte of the other pages with bytes made again, close. Fetches of several requests are in flight
+ * at once; everything else runs in Steps, as on the prefill side. */
 #include "decode.h"
 
 #include <poll.h>
@@ -83,8 +83,8 @@ static bool take_fetches(struct decode *d)
     return err == TERN_BUSY;
 }
 
-/* The tokens that did not come are computed here again: their pages are ours to write, beginning
- * with the state that arrived. */
+/* Computes the tokens that did not arrive: their pages are ours to write, beginning with the state
+ * that arrived. */
 static bool recompute_tails(struct decode *d)
 {
     struct engine *e = &d->e;
@@ -102,9 +102,8 @@ static bool recompute_tails(struct decode *d)
     return engine_run_jobs(e, 0, "the state to go on from");
 }
 
-/* Every HISTORY page of what was found here or transferred, and of STATE what is needed to go on
- * from there: of WINDOW groups the window, a RECURRENT page where the session has one of its own.
- */
+/* Every HISTORY page that was found here or transferred, and the STATE needed to resume from there:
+ * the window of WINDOW groups, and a RECURRENT page if the session has one of its own. */
 static void add_compares(struct engine *e, const struct turn *turn)
 {
     for (uint32_t g = 0; g < e->geometry.ngroups; g++) {
@@ -129,7 +128,6 @@ static void add_compares(struct engine *e, const struct turn *turn)
     count(&e->board->verified_state_pages, 1);
 }
 
-/* Every byte of them. */
 static bool compare_pages(struct decode *d)
 {
     struct engine *e = &d->e;
@@ -180,14 +178,14 @@ static bool finish_turn(struct decode *d, struct turn *turn)
     return proc_send(d->peer, &m, sizeof m);
 }
 
-/* Its session is to end. */
+/* Returns true if the turn's session must be closed. */
 static bool closes(const struct turn *turn)
 {
     return turn->state == TURN_CLOSING || turn->state == TURN_ABORTING ||
            turn->state == TURN_RETURNING;
 }
 
-/* The operation that this turn needs in this iteration's Step. */
+/* Plans the operation that this turn needs in this iteration's Step. */
 static bool plan(struct decode *d, struct turn *turn)
 {
     uint32_t n = turn->prompt.input_length;
@@ -251,7 +249,7 @@ static bool iterate(struct decode *d)
     return recompute_tails(d) && compare_pages(d) && pressure_act(e);
 }
 
-/* -1: only a message can bring something to do. */
+/* -1: only a message can bring work. */
 static int idle_ms(const struct decode *d)
 {
     uint64_t now = clock_ns(), until = fetches_due_ns(d);
@@ -296,7 +294,7 @@ static bool wait_for_work(struct decode *d)
 
 static bool play(struct decode *d)
 {
-    /* Synchronous calls keep answers to fetches that come meanwhile: they are taken before every
+    /* Synchronous calls keep answers to fetches that arrive meanwhile: take them before every
      * wait. */
     while (!d->peer_done || !engine_idle(&d->e)) {
         if (!begin_turns(d) || !fetches_cut(d) || !iterate(d) || !take_fetches(d) ||

@@ -1,5 +1,5 @@
-/* What the files of the decode engine share: decode.c takes requests over, goes on from what it has
- * and compares, fetches.c brings what is missing. */
+/* Declarations shared by the files of the decode engine: decode.c takes requests over, resumes and
+ * compares them, fetches.c fetches what is missing. */
 #ifndef REPLAY_DECODE_H
 #define REPLAY_DECODE_H
 
@@ -13,14 +13,14 @@ struct decode {
     uint64_t fetching_since_ns;
 };
 
-/* The Match has been answered: what is missing is fetched, unless it is all there. False: the
- * engine cannot go on, and says why. */
+/* The Match has been answered: fetches what is missing, if anything. Returns false if the engine
+ * cannot continue, with the reason in e->why. */
 bool fetch_begin(struct decode *d, struct turn *turn);
-/* The answer to it. */
+/* Takes the answer of a fetch. */
 void fetch_take(struct decode *d, struct turn *turn, const struct tern_answer *a);
-/* Cuts those short that are due to be (trouble.h). False as above. */
+/* Cuts short the fetches that are due for it (trouble.h). Returns false as above. */
 bool fetches_cut(struct decode *d);
-/* When the next one is due; UINT64_MAX: none is. */
+/* When the next cut is due; UINT64_MAX: none is. */
 uint64_t fetches_due_ns(const struct decode *d);
 
 #endif

@@ -1,5 +1,5 @@
-/* The common part of both engines: see engine.h. One thread, one connection; all memory is taken at
- * the start but for the list of page jobs, which grows to what one step touches. */
+/* The common part of both engines: see engine.h. One thread, one connection. All memory is
+ * allocated at the start, except the list of page jobs, which grows to what a step touches. */
 #include "engine.h"
 
 #include <stdarg.h>
@@ -45,7 +45,7 @@ static void make_turns(struct engine *e)
     }
 }
 
-/* What the daemon said last, in words; "" where it said only which error it is. */
+/* The text of the daemon's last error; "" if it sent only the error code. */
 static const char *daemon_words(const struct engine *e)
 {
     return e->tern ? tern_error_text(e->tern) : "";
@@ -59,7 +59,7 @@ static bool fail(struct engine *e, const char *what, enum tern_err err)
     return false;
 }
 
-/* A pool of an earlier run makes way in a moment. */
+/* Opens the pool; a pool of an earlier run is freed within a moment. */
 static enum tern_err ask_for_pool(struct engine *e, uint32_t *ret_align)
 {
     enum tern_err err = TERN_BUSY;
@@ -177,14 +177,14 @@ void turn_load(struct engine *e, struct turn *turn)
     turn->outcome = TERN_OK;
 }
 
-/* So much is in the tree and pinned. */
+/* `depth` tokens are in the tree and pinned. */
 static void turn_found(const struct engine *e, struct turn *turn, uint32_t depth)
 {
     turn->matched = turn->committed = turn->written = turn->room = turn->ready = depth;
     turn->hits = depth / e->page_tokens * e->nhistory;
 }
 
-/* A Match names what is there of `at` tokens; of a window no more than what is needed to go on. */
+/* Returns true if a Match named every page of `at` tokens, of a window those needed to resume. */
 static bool runs_cover(const struct engine *e, const uint32_t *got, uint32_t at)
 {
     for (uint32_t g = 0; g < e->geometry.ngroups; g++) {
@@ -210,7 +210,7 @@ bool turn_extended(struct engine *e, struct turn *turn, const struct tern_result
 
         if (group->family != TERN_RECURRENT)
             right = right && got[g] == want;
-        else /* the first one brings the page, with the state that is to be copied into it */
+        else /* the first extend returns the page, with the page whose state it copies */
             right = right && got[g] == stateless &&
                     (!stateless || (turn->table.group[g].from != 0) == (from > 0));
     }
@@ -220,7 +220,7 @@ bool turn_extended(struct engine *e, struct turn *turn, const struct tern_result
     return right;
 }
 
-/* An empty table, and nothing found. */
+/* Resets the turn to an empty table with nothing found. */
 static void turn_clear(struct turn *turn)
 {
     turn->session = 0;
@@ -262,8 +262,8 @@ enum tern_err turn_begin(struct engine *e, struct turn *turn, uint64_t *ret_matc
     return TERN_OK;
 }
 
-/* A long prefix comes in pieces, so that what it displaces and what it leaves on the host need not
- * be there twice. Where there is STATE, not every depth can be resumed: it comes as a whole. */
+/* A long prefix is loaded in pieces, so the pages it displaces and the host pages it frees need no
+ * room twice. With STATE not every depth is a resume point, so the prefix is loaded whole. */
 static uint32_t load_depth(const struct engine *e, const struct turn *turn)
 {
     uint32_t piece = LOAD_CHUNKS * e->page_tokens;
@@ -293,7 +293,7 @@ bool turn_loaded(struct engine *e, struct turn *turn, const struct tern_answer *
     turn->state = TURN_MATCHED;
     now = a->n == 0 ? was : r->lengths.committed;
     if (now == was) {
-        turn->host_depth = 0; /* no room, or gone meanwhile: it is computed instead */
+        turn->host_depth = 0; /* no room, or evicted meanwhile: it is computed instead */
         return true;
     }
     if (now < was || now > turn->target || !table_take(&turn->table, r, got) ||
@@ -357,7 +357,7 @@ bool engine_idle(const struct engine *e)
 void engine_add_op(struct engine *e, const struct turn *turn, struct engine_op op)
 {
     op.session = turn->session;
-    op.step = op.step ? op.step : TERN_STEP_NONE; /* nothing of the turn was launched yet */
+    op.step = op.step ? op.step : TERN_STEP_NONE; /* nothing of the turn has been launched */
     e->op_turn[e->nops] = (uint32_t)(turn - e->turns);
     e->ops[e->nops++] = op;
 }

@@ -1,4 +1,4 @@
-/* What the prefill and the decode engine have in common: the connection, the pool, its ranks, and
+/* The common part of the prefill and the decode engine: the connection, the pool, its ranks, and
  * the requests in flight, which are called turns here. */
 #ifndef REPLAY_ENGINE_H
 #define REPLAY_ENGINE_H
@@ -15,39 +15,39 @@ static inline uint32_t div_up(uint32_t n, uint32_t d)
     return n / d + (n % d != 0);
 }
 
-#define CALL_MS  30000 /* a daemon that does not answer for that long is lost */
+#define CALL_MS  30000 /* a daemon without an answer for that long is lost */
 #define FETCH_MS 60000
 
 enum turn_state {
     TURN_IDLE = 0,
-    TURN_WAITING,   /* its request is to be begun again */
-    TURN_MATCHED,   /* the session is open and what was found is pinned */
-    TURN_EXTENDED,  /* the pages are there, the bytes not (decode: not compared) */
-    TURN_WRITTEN,   /* prefill: the bytes are there and the step is done */
-    TURN_COPYING,   /* prefill: committed; the state that the tree took is to be copied back */
-    TURN_HANDING,   /* prefill: all is computed and committed; it is to be handed over */
-    TURN_HANDED,    /* prefill: the decode side is at it; by ticket, it has no session any more */
-    TURN_LOADING,   /* more of what it matched comes from the host tier; then it is MATCHED */
+    TURN_WAITING,   /* its request will be begun again */
+    TURN_MATCHED,   /* the session is open and the prefix found is pinned */
+    TURN_EXTENDED,  /* pages allocated, bytes not written (decode: not compared) */
+    TURN_WRITTEN,   /* prefill: the bytes are written and the step is done */
+    TURN_COPYING,   /* prefill: committed; the state that the tree took must be copied back */
+    TURN_HANDING,   /* prefill: computed and committed; it will be handed over */
+    TURN_HANDED,    /* prefill: the decode side has it; by ticket, the session is gone */
+    TURN_LOADING,   /* more of its match is loaded from the host tier; then MATCHED */
     TURN_FETCHING,  /* decode */
     TURN_ARRIVED,   /* decode: every whole page is in the table, none compared */
-    TURN_CLOSING,   /* its session is to be closed; then it is over */
+    TURN_CLOSING,   /* its session will be closed; then it is over */
     TURN_ABORTING,  /* the same; then it is WAITING */
     TURN_RETURNING, /* decode: the same; then the prefill engine hands it over anew */
-    TURN_RETRACTED, /* its session has given way; it goes on as `back` */
+    TURN_RETRACTED, /* its session was retracted; it resumes in the state `back` */
     TURN_RECOVERING,
 };
 
-/* Prefill: what the decode side knows of a request. It may have to be computed again after that. */
+/* Prefill: what the decode side knows of a request, which may have to be computed again later. */
 enum turn_handed { HANDED_NO = 0, HANDED_SENT, HANDED_ANSWERED };
 
-/* Decode: what it has seen of the ticket. */
+/* Decode: what it knows about the ticket. */
 enum ticket_fate {
-    FATE_STANDS = 0, /* not fetched, as far as it knows; or there is none */
+    FATE_STANDS = 0, /* not fetched as far as it knows, or no ticket */
     FATE_FETCHED,
-    FATE_GONE, /* the source said so */
+    FATE_GONE, /* the source reported it */
 };
 
-/* Prefill: why a ticket may be gone that nobody fetched. */
+/* Prefill: why a ticket that nobody fetched may be gone. */
 enum ticket_excuse { EXCUSE_NONE = 0, EXCUSE_DROPPED, EXCUSE_BRIEF };
 
 /* A request in flight. */
@@ -57,34 +57,34 @@ struct turn {
     uint32_t *tokens; /* owned: PROMPT_TOKENS_MAX */
     struct block_table table;
     uint32_t whole_pages; /* of the prompt in HISTORY groups, up to `target` */
-    uint32_t target;      /* tokens in whole chunks of L: what is committed and fetched */
-    uint32_t matched;     /* tokens; those from the host tier too */
-    uint32_t host_depth;  /* what the host tier could bring it to; 0: no more than what is here */
+    uint32_t target;      /* tokens in whole chunks of L: these are committed and fetched */
+    uint32_t matched;     /* tokens, including those from the host tier */
+    uint32_t host_depth;  /* depth that the host tier could add; 0: no more than found here */
     uint32_t committed, written, room; /* T, C and A of its session */
     uint32_t ready;                    /* tokens whose pages hold their bytes */
-    uint32_t history;       /* decode: tokens of which it has HISTORY before it fetches */
-    uint32_t best;          /* prefill: tokens that an oracle would have matched */
-    uint32_t hits, arrived; /* decode: HISTORY pages that Match and Fetch named */
+    uint32_t history;                  /* decode: tokens whose HISTORY was here before the fetch */
+    uint32_t best;                     /* prefill: tokens that an oracle would have matched */
+    uint32_t hits, arrived;            /* decode: HISTORY pages that Match and Fetch named */
     tern_session session;
-    uint64_t step; /* the last step that touched its pages; 0: none did */
+    uint64_t step; /* the last step that touched its pages; 0: none */
     uint32_t tries;
     uint64_t order;                        /* of its arrival: larger is younger */
     uint64_t seen_finished, not_before_ns; /* WAITING, RETRACTED, and while it is short of pages */
-    uint32_t waits;                        /* in a row, since it is short of pages; 0: it is not */
-    uint64_t away;                         /* RETRACTED: in this order they come back */
+    uint32_t waits;                        /* in a row, while short of pages; 0: it is not */
+    uint64_t away;                         /* RETRACTED: order of coming back */
     enum turn_state back;
     enum turn_handed handed;
     enum tern_err outcome;
     /* By ticket (see handing.h and fetches.h): */
-    uint32_t handoff;     /* which hand-over of this request it is, from 0 */
-    enum trouble trouble; /* that it is to meet yet */
+    uint32_t handoff;     /* number of this request's hand-over, from 0 */
+    enum trouble trouble; /* trouble that it will still meet */
     enum ticket_fate fate;
     enum ticket_excuse excuse;
     uint64_t due_ns; /* when its ticket is renewed or dropped, or its fetch cut short; 0: never */
     char ticket[TERN_TICKET_BYTES];
 };
 
-/* Where an engine counts what both have. */
+/* Counters that both engines have. */
 struct engine_counts {
     _Atomic uint64_t *retries, *failed, *retracts, *recovers, *recovered_pages, *host_hit_tokens,
         *wrong;
@@ -101,7 +101,7 @@ struct engine {
     struct tern *tern;     /* owned */
     struct tern_pool *map; /* owned by tern */
     uint64_t pool, step, root[PROFILE_GROUPS_MAX], finished;
-    uint64_t published; /* the last step that every rank has said to be done */
+    uint64_t published; /* the last step that every rank has published */
     struct engine_counts counts;
     /* See pressure.h: the oldest request that found the pool full in this iteration. */
     struct turn *pressed;
@@ -119,65 +119,67 @@ struct engine {
     uint32_t *op_turn, nops;
 };
 
-/* Connects, joins, opens and maps the pool. False with e->why set; engine_finish is still due. */
+/* Connects, joins, opens and maps the pool. Returns false with e->why; engine_finish is still
+ * due. */
 bool engine_start(struct engine *e, const struct options *o, struct board *board, char *why,
                   const char *socket, const char *name, const uint32_t *group_pages);
 void engine_finish(struct engine *e);
 
-/* Tokens, prefix hashes and page counts of turn->prompt. */
+/* Computes the tokens, prefix hashes and page counts of turn->prompt. */
 void turn_load(struct engine *e, struct turn *turn);
 
-/* Opens a session and matches the prompt; *ret_match_ns is what the Match took. The pages found are
- * in the table. */
+/* Opens a session and matches the prompt; *ret_match_ns is the time of the Match. The pages found
+ * are in the table. */
 enum tern_err turn_begin(struct engine *e, struct turn *turn, uint64_t *ret_match_ns);
 
-/* Puts what an Extend from `from` to `to` tokens named into the table; false unless it is exactly
- * what is missing there. */
+/* Puts the pages that an Extend from `from` to `to` tokens named into the table. Returns false
+ * unless they are exactly the missing ones. */
 bool turn_extended(struct engine *e, struct turn *turn, const struct tern_result *result,
                    uint32_t from, uint32_t to);
 
-/* Asks the host tier for what it has beyond the match. False: it has nothing, or is not asked. */
+/* Loads what the host tier has beyond the match. Returns false if it has nothing, or the fetch
+ * could not be submitted. */
 bool turn_load_host(struct engine *e, struct turn *turn);
-/* Its answer but BUSY: the turn is MATCHED, whatever came. False if pages are missing in it. */
+/* Takes any answer but BUSY: the turn is MATCHED, however much was loaded. Returns false if pages
+ * are missing in the answer. */
 bool turn_loaded(struct engine *e, struct turn *turn, const struct tern_answer *a);
 
-/* What may be begun: always if nothing else is under way, else only after something has ended since
- * it gave up. */
+/* Returns true if the turn may begin: always if nothing else is under way, else only if a request
+ * has ended since it gave up. */
 bool turn_may_begin(const struct engine *e, const struct turn *turn, uint64_t now_ns);
 
-/* Gives the request up for now, or for good after TRIES_MAX, and counts it. The session, if any, is
- * closed by the next Step. */
+/* Gives the request up for now, or for good after TRIES_MAX, and counts it. The next Step closes
+ * the session, if there is one. */
 void turn_give_up(struct engine *e, struct turn *turn, enum tern_err err);
 
-/* Jobs on the pages [first, end) of a HISTORY or WINDOW group. */
+/* Adds jobs on the pages [first, end) of a HISTORY or WINDOW group. */
 void engine_add_jobs(struct engine *e, const struct turn *turn, enum rank_work work, uint32_t group,
                      uint32_t first, uint32_t end);
-/* The RECURRENT page, if there is such a group, as the state at depth `at`. */
+/* Adds the RECURRENT page, if there is such a group, with its state at depth `at`. */
 void engine_add_state(struct engine *e, const struct turn *turn, enum rank_work work, uint32_t at);
-/* The tokens from `from` to `to` are computed: the state to start from is copied and compared, and
- * every page of theirs is written, the RECURRENT one as it is at depth `at`. */
+/* Computes the tokens from `from` to `to`: copies and compares the state to start from, and writes
+ * all their pages, the RECURRENT one with its state at depth `at`. */
 void engine_add_tail(struct engine *e, struct turn *turn, uint32_t from, uint32_t to, uint32_t at);
 /* Copies the RECURRENT page if that is due, and adds a comparison of every page in the table that
- * holds something of [from, at). */
+ * has tokens of [from, at). */
 void engine_add_table(struct engine *e, struct turn *turn, uint32_t from, uint32_t at);
-/* The RECURRENT page of the table takes the tree's state at `at`, and is compared. */
+/* Copies the tree's state at `at` into the RECURRENT page of the table, and compares it. */
 void engine_copy_state(struct engine *e, struct turn *turn, uint32_t at);
-/* Does the jobs, counts what was wrong in `what`, and publishes that step; 0: none is done. */
+/* Runs the jobs, counts wrong bytes (`what` names them), and publishes `step`; 0: none. */
 bool engine_run_jobs(struct engine *e, uint64_t step, const char *what);
 void engine_add_op(struct engine *e, const struct turn *turn, struct engine_op op);
 
-/* Sends the operations gathered; false if the daemon is lost. */
+/* Sends the gathered operations. Returns false if the daemon is lost. */
 bool engine_step(struct engine *e);
 
-/* The error of an operation: where the pool is short the turn waits, else it is given up. True:
- * there is none. */
+/* Handles the error of an operation: the turn waits if the pool is short, else it is given up.
+ * Returns true if there was none. */
 bool turn_went_well(struct engine *e, struct turn *turn, const struct tern_result *result);
 
-/* How long to wait for a message: until then, or until a turn may come back or has pages; 0: not at
- * all; -1: for as long as it takes. */
+/* Returns how long to wait for a message: until `until_ns`, or until a turn may resume or has
+ * pages; 0: not at all; -1: without limit. */
 int engine_wait_ms(const struct engine *e, uint64_t now_ns, uint64_t until_ns);
 
-/* No request is in flight. */
 bool engine_idle(const struct engine *e);
 
 /* Keeps the text of the first failure. */

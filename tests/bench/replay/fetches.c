@@ -1,7 +1,7 @@
-/* What the decode engine fetches, by tokens or by ticket: see decode.h. A fetch by tokens that
- * fails is begun again from a new session. One by ticket goes on in its session where that has what
- * came; where the ticket is gone the request goes back to the prefill engine, which hands it over
- * anew. */
+/* Fetches of the decode engine, by tokens or by ticket: see decode.h. A fetch by tokens that fails
+ * begins again from a new session. A fetch by ticket resumes in its session, which keeps the pages
+ * that arrived; if the ticket is gone the request returns to the prefill engine, which hands it
+ * over anew. */
 #include "decode.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "handover.h"
 #include "pressure.h"
 
-#define SOURCE_AWAY_MS 20 /* before a Match of a request whose session there has given way */
+#define SOURCE_AWAY_MS 20 /* before a Match of a request whose source session was retracted */
 #define MS             UINT64_C(1000000)
 #define KEY_AT         40 /* in a ticket's text, which begins with two numbers of 16 digits */
 
@@ -29,7 +29,7 @@ static void counted_to(struct decode *d)
 
 /* --- beginning --- */
 
-/* Whole HISTORY pages may be here beyond the STATE to go on from: only STATE comes for them. */
+/* Whole HISTORY pages may be here beyond the STATE to resume from: then only STATE is fetched. */
 static enum tern_err look_at_history(struct decode *d, struct turn *turn)
 {
     const struct engine *e = &d->e;
@@ -44,7 +44,7 @@ static enum tern_err look_at_history(struct decode *d, struct turn *turn)
     return TERN_OK;
 }
 
-/* The source is to say that it gave no such ticket. */
+/* Shows a forged ticket: the source must refuse it. */
 static bool show_forged(struct decode *d, struct turn *turn)
 {
     char text[TERN_TICKET_BYTES];
@@ -60,8 +60,8 @@ static bool show_forged(struct decode *d, struct turn *turn)
     return err == TERN_DENIED || err == TERN_GONE;
 }
 
-/* What is to go wrong before the fetch. The turn is MATCHED, and rests no more, where it is over.
- */
+/* Runs the trouble that comes before the fetch. If the turn is MATCHED and does not rest
+ * afterwards, the fetch may begin. */
 static bool trouble_before(struct decode *d, struct turn *turn)
 {
     enum trouble trouble = turn->trouble;
@@ -94,7 +94,7 @@ bool fetch_begin(struct decode *d, struct turn *turn)
     uint32_t wanted = turn->ticket[0] ? turn->prompt.input_length : turn->target;
     enum tern_err err;
 
-    if (d->e.pressed == turn) /* it may be given up yet: pressure_act decides */
+    if (d->e.pressed == turn) /* it may still be given up: pressure_act decides */
         return true;
     if (pressure_rests(turn, clock_ns()) || turn_load_host(&d->e, turn))
         return true;
@@ -110,7 +110,7 @@ bool fetch_begin(struct decode *d, struct turn *turn)
     if (err == TERN_OK)
         err = submit(d, turn);
     if (err == TERN_BUSY)
-        return true; /* as many requests as a connection may have: again when one was answered */
+        return true; /* the connection has all its requests: try again after an answer */
     if (err != TERN_OK) {
         turn_give_up(&d->e, turn, err);
         return true;
@@ -125,7 +125,7 @@ bool fetch_begin(struct decode *d, struct turn *turn)
 
 /* --- ending --- */
 
-/* Pages of a group that the session lacked of `end` tokens when it asked for them. */
+/* Pages of a group that the session lacked of `end` tokens when it fetched. */
 static uint32_t lacked(const struct turn *turn, const struct tern_group *g, uint32_t end)
 {
     uint32_t first = turn->matched / g->page_tokens, window = table_window_first(g, end);
@@ -148,7 +148,7 @@ static uint64_t bytes_lacked(const struct engine *e, const struct turn *turn, ui
     return bytes;
 }
 
-/* Whole HISTORY pages of the prompt that are in the table, beyond those that Match named. */
+/* Whole HISTORY pages of the prompt in the table, beyond those that Match named. */
 static uint32_t whole_arrived(const struct engine *e, const struct turn *turn)
 {
     uint32_t n = 0;
@@ -163,7 +163,7 @@ static uint32_t whole_arrived(const struct engine *e, const struct turn *turn)
     return n - turn->hits;
 }
 
-/* Whatever became of it: the session has this now. False: the pages are not all named. */
+/* Takes the session's lengths after any end of a fetch. Returns false if pages are missing. */
 static bool take_lengths(struct engine *e, struct turn *turn, const struct tern_result *r)
 {
     uint32_t got[PROFILE_GROUPS_MAX] = {0}, n = r->lengths.written;
@@ -193,7 +193,7 @@ static bool blob_is_right(struct decode *d, const struct turn *turn, const struc
     return false;
 }
 
-/* All of it, as was asked. */
+/* Everything arrived as requested. */
 static void arrived(struct decode *d, struct turn *turn, const struct tern_answer *a)
 {
     struct engine *e = &d->e;
@@ -213,7 +213,7 @@ static void take_by_tokens(struct decode *d, struct turn *turn, const struct ter
     if (err == TERN_OK && !take_lengths(&d->e, turn, &a->results[0]))
         err = TERN_INTERNAL;
     if (err == TERN_OK && turn->committed < turn->target) {
-        err = TERN_BUSY; /* the source has less than it was said to have: its session gave way */
+        err = TERN_BUSY; /* the source has less than reported: its session was retracted */
         gave_way = true;
     }
     if (err == TERN_OK) {
@@ -225,7 +225,7 @@ static void take_by_tokens(struct decode *d, struct turn *turn, const struct ter
         turn->not_before_ns += SOURCE_AWAY_MS * MS;
 }
 
-/* By ticket all comes, or the session keeps what it has. */
+/* A fetch by ticket delivers everything, or the session keeps what it has. */
 static void take_by_ticket(struct decode *d, struct turn *turn, const struct tern_answer *a)
 {
     const struct tern_result *r = &a->results[0];
@@ -238,8 +238,8 @@ static void take_by_ticket(struct decode *d, struct turn *turn, const struct ter
         err = TERN_INTERNAL;
     if (err == TERN_OK) {
         turn->fate = FATE_FETCHED;
-        /* Not all need be committed: where a chunk is on its way from the host tier for another
-         * session, what came is its own from there. */
+        /* Not all tokens need be committed: if another session is loading a chunk from the host
+         * tier, the pages from there on stay the session's own. */
         if (turn->ready == turn->prompt.input_length && blob_is_right(d, turn, r)) {
             arrived(d, turn, a);
             return;
@@ -265,7 +265,7 @@ static void take_closed(struct decode *d, struct turn *turn, const struct tern_a
 {
     turn->due_ns = 0;
     if (a->err == TERN_OK)
-        turn->fate = FATE_FETCHED; /* it was quicker, and nobody has what came */
+        turn->fate = FATE_FETCHED; /* the fetch was quicker, and nobody has its pages */
     else if (a->err == TERN_GONE)
         count(&d->e.board->cancelled, 1);
     turn->state = TURN_ABORTING;

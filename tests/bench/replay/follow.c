@@ -1,5 +1,5 @@
-/* See follow.h. The bytes are in the pages before a pass begins: what computes here is a device,
- * and leaves the processors alone. */
+/* See follow.h. The bytes are in the pages before a pass begins: the compute that is played here
+ * runs on a device and leaves the processors alone. */
 #include "follow.h"
 
 #include <argp.h>
@@ -24,7 +24,7 @@
 #define QUICK_CHUNKS 4u
 #define ROUNDS       5u
 #define QUICK_ROUNDS 2u
-#define EXPOSED_MAX  0.10 /* of what is waited for without following */
+#define EXPOSED_MAX  0.10 /* of the time that decode waits without following */
 #define PEER_UP_MS   10000
 #define EVICT_MS     10000
 #define CALL_MS      60000
@@ -58,7 +58,7 @@ struct follow {
     struct tern *admin[2]; /* source, dest; owned */
     uint32_t *tokens;      /* owned */
     uint32_t ntokens, passes;
-    uint64_t chunk_ns; /* what a chunk computes */
+    uint64_t chunk_ns; /* time to compute a chunk */
     uint64_t wrong;
     struct series whole, exposed, ratio;
 };
@@ -67,10 +67,10 @@ struct follow {
 struct hand {
     struct engine_session from, to;
     struct tern_ticket ticket;
-    uint64_t done_ns; /* the last step was done */
+    uint64_t done_ns; /* when the last step was done */
 };
 
-/* Says what failed, if it did. */
+/* Reports what failed. Returns true if err is OK. */
 static bool fine(const struct engine *e, const char *what, enum tern_err err)
 {
     const char *text = e->tern ? engine_why(e) : "";
@@ -91,7 +91,7 @@ static bool start_daemons(struct follow *f)
         .memory_bytes = pool_bytes_for(2 * pages, PAGE_BYTES) + (2u << 20),
         .page_bytes_min = PAGE_BYTES,
         .token_blocks = 8u * pages + 65536,
-        .core = proc_core(1), /* as in `transfer`: a host of its own would have its own */
+        .core = proc_core(1), /* as in `transfer`: a host of its own has its own */
     }};
     char why[SPAWN_WHY_BYTES] = "";
 
@@ -142,7 +142,8 @@ static void tear_down(struct follow *f)
 
 /* ---- one pass ---- */
 
-/* A prompt that no pass had, with its bytes in the source's pages, of which nothing is told yet. */
+/* Begins a prompt that no earlier pass had: its bytes are in the source's pages, and the daemon
+ * knows nothing of them yet. */
 static bool begin(struct follow *f, struct hand *h)
 {
     block_tokens(9000 + f->passes++, 0, f->ntokens, f->tokens);
@@ -168,9 +169,9 @@ static bool hand_over(struct follow *f, struct hand *h)
                              &h->ticket));
 }
 
-/* The chunks are computed one after the other, a step each. As a scheduler does it, all of a chunk
- * is told when it is launched: its commit, and with the last one the hand-over. Then it runs, and
- * is done. */
+/* Computes the chunks one after the other, a step each. Like a scheduler it sends everything about
+ * a chunk when it launches it: its commit, and with the last chunk the hand-over. Then the chunk
+ * runs and its step is done. */
 static bool compute(struct follow *f, struct hand *h)
 {
     struct engine *e = &f->prefill;
@@ -190,7 +191,7 @@ static bool compute(struct follow *f, struct hand *h)
     return true;
 }
 
-/* The answer of the fetch: *ret_ns from the last step on. All of it is compared. */
+/* Waits for the answer of the fetch; *ret_ns counts from the last step. Compares everything. */
 static bool arrive(struct follow *f, struct hand *h, uint64_t *ret_ns)
 {
     struct tern_answer a;
@@ -205,13 +206,13 @@ static bool arrive(struct follow *f, struct hand *h, uint64_t *ret_ns)
     return true;
 }
 
-/* The next pass finds nothing. */
+/* Cleans up, so that the next pass finds nothing. */
 static bool end(struct follow *f, struct hand *h)
 {
     struct daemon_status s;
     bool ok = fine(&f->decode, "closing a session", engine_end(&h->to));
 
-    engine_free(&h->from); /* it was handed over */
+    engine_free(&h->from); /* its session was handed over */
     for (uint32_t i = 0; i < 2; i++)
         ok = ok && admin_empty(f->admin[i], 0, EVICT_MS, &s) && s.pages.total == s.pages.free;
     return ok;
@@ -238,7 +239,7 @@ static bool pass(struct follow *f, bool follows, uint64_t *ret_ns)
 
 /* ---- all of it ---- */
 
-/* Both ways by turns: the machine's speed drifts. */
+/* Both ways alternate: the machine's speed drifts. */
 static bool measure(struct follow *f)
 {
     uint32_t rounds = f->options->quick ? QUICK_ROUNDS : ROUNDS;
@@ -247,7 +248,7 @@ static bool measure(struct follow *f)
     series_init(&f->whole, ROUNDS);
     series_init(&f->exposed, ROUNDS);
     series_init(&f->ratio, ROUNDS);
-    if (!pass(f, false, &whole)) /* it warms memory and connections */
+    if (!pass(f, false, &whole)) /* warms memory and connections */
         return false;
     for (uint32_t i = 0; i < rounds; i++) {
         if (!pass(f, false, &whole))
@@ -267,7 +268,7 @@ static bool measure(struct follow *f)
     return true;
 }
 
-/* Returns what the program ends with. */
+/* Returns the program's exit status. */
 static int report(struct follow *f)
 {
     const struct options *o = f->options;

@@ -9,7 +9,7 @@
 #include "engine/proc.h"
 
 #define BLOCK           64
-#define SYSTEM_BLOCKS   12 /* of the system prompt that a kind of session shares */
+#define SYSTEM_BLOCKS   12 /* of the system prompt shared by sessions of a kind */
 #define SESSIONS_A_KIND 4
 #define MESSAGE_TOKENS  400  /* at most, of one user message */
 #define ANSWER_TOKENS   300  /* at most, of one answer */

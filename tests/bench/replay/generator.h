@@ -12,7 +12,7 @@
 struct generator {
     uint64_t seed;
     uint32_t sessions, turns, turn_tokens, kinds;
-    uint32_t turn, at; /* what comes next: turn `turn` of session order[at] */
+    uint32_t turn, at; /* next request: turn `turn` of session order[at] */
     uint32_t *order;   /* owned: the sessions of this turn, shuffled */
     uint32_t *length;  /* owned: tokens of each session's conversation */
     struct prng prng;
@@ -21,7 +21,7 @@ struct generator {
 void generator_init(struct generator *g, const struct source_options *o);
 void generator_finish(struct generator *g);
 
-/* As source_next; -1 only without memory. */
+/* As source_next; -1 only if memory is missing. */
 bool generator_next(struct generator *g, struct prompt *p);
 
 #endif

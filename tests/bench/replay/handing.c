@@ -1,6 +1,6 @@
-/* Handing over: see handing.h. A ticket is lost if the decode engine finds it gone, or a drop does,
- * though it was neither fetched nor dropped and its time was not made short; what the daemon has
- * counted is compared in report.c besides. */
+/* Handing over: see handing.h. A ticket is lost if the decode engine or a drop finds it gone
+ * although it was neither fetched nor dropped and its time was not shortened; report.c also
+ * compares the daemon's counters. */
 #include "handing.h"
 
 #include <string.h>
@@ -24,7 +24,7 @@ static void next_trouble(const struct prefill *p, struct turn *turn)
         trouble_draw(seed_of(p), turn->prompt.index, turn->handoff, p->e.options->aborts);
 }
 
-/* Says to the decode engine what was asked, and how it comes by it. */
+/* Sends the request to the decode engine, with the ticket that it fetches by. */
 static bool pass_on(struct prefill *p, struct turn *turn)
 {
     const struct prompt *r = &turn->prompt;
@@ -56,7 +56,7 @@ static bool hand_session(struct prefill *p, struct turn *turn)
 
 /* --- by ticket --- */
 
-/* What is to go wrong before there is a ticket: then the turn is HANDING no more. */
+/* Runs the trouble that comes before the ticket exists; the turn leaves HANDING then. */
 static bool trouble_before(struct prefill *p, struct turn *turn)
 {
     if (turn->trouble == TROUBLE_ABORT) {
@@ -69,7 +69,7 @@ static bool trouble_before(struct prefill *p, struct turn *turn)
     return true;
 }
 
-/* The ticket stands for so long from now on; half of that later it is renewed. */
+/* The ticket stands for `ms` from now on; it is renewed after half of that. */
 static void stands(struct turn *turn, uint32_t ms)
 {
     turn->due_ns = clock_ns() + ms * MS / 2;
@@ -83,7 +83,7 @@ static bool renew(struct prefill *p, struct turn *turn)
     turn->due_ns = 0;
     if (err == TERN_OK)
         stands(turn, ms);
-    else if (err != TERN_GONE) /* the answer says whether it was fetched */
+    else if (err != TERN_GONE) /* the decode engine's answer says whether it was fetched */
         engine_says(&p->e, "renewing a ticket: %s", tern_error_text(p->e.tern));
     return err == TERN_OK || err == TERN_GONE;
 }
@@ -102,7 +102,7 @@ static bool drop(struct prefill *p, struct turn *turn)
     return err == TERN_OK || err == TERN_GONE;
 }
 
-/* The ticket is there: what is to become of it while it stands. */
+/* The ticket exists: plans what happens to it while it stands. */
 static bool begin_standing(struct prefill *p, struct turn *turn, uint32_t stands_ms)
 {
     turn->excuse = EXCUSE_NONE;
@@ -111,7 +111,7 @@ static bool begin_standing(struct prefill *p, struct turn *turn, uint32_t stands
     case TROUBLE_RENEW:
         if (!renew(p, turn))
             return false;
-        if (turn->due_ns == 0) /* it was too late */
+        if (turn->due_ns == 0) /* the renewal was too late */
             turn->excuse = EXCUSE_BRIEF;
         return true;
     case TROUBLE_EXPIRE:
@@ -190,7 +190,7 @@ bool handing_act(struct prefill *p)
     return ok;
 }
 
-/* Nobody fetched it: it is given back. */
+/* Nobody fetched the ticket: drops it. */
 static bool judge_standing(struct prefill *p, struct turn *turn)
 {
     enum ticket_excuse was = turn->excuse;

@@ -1,21 +1,22 @@
-/* How the prefill engine hands a request over. Plain: it says what was asked, keeps its session
- * open, and the decode engine fetches by the tokens. By ticket (--tickets): the session becomes a
- * ticket with all that it has, which goes along; the prefill engine renews it while it waits, drops
- * or forgets some on purpose, and judges by the decode engine's answer what became of each. */
+/* How the prefill engine hands a request over. Plain: it sends the prompt and keeps its session
+ * open, and the decode engine fetches by the tokens. By ticket (--tickets): the session becomes
+ * a ticket that the decode engine fetches by; the prefill engine renews the ticket while it
+ * waits, drops or abandons some on purpose, and judges the fate of each from the decode engine's
+ * answer. */
 #ifndef REPLAY_HANDING_H
 #define REPLAY_HANDING_H
 
 #include "handover.h"
 #include "prefill.h"
 
-/* Every turn that is ready is handed over, and what is due is done to tickets that stand. False:
- * the engine cannot go on, and says why. */
+/* Hands over every ready turn, and does what is due to standing tickets. Returns false if the
+ * engine cannot continue, with the reason in e->why. */
 bool handing_act(struct prefill *p);
 
-/* The decode engine's word on a request that was handed over. False as above. */
+/* Takes the decode engine's answer on a request that was handed over. Returns false as above. */
 bool handing_answered(struct prefill *p, struct turn *turn, const struct handover_done *m);
 
-/* When the next thing is due; UINT64_MAX: nothing is. */
+/* When the next action is due; UINT64_MAX: none is. */
 uint64_t handing_due_ns(const struct prefill *p);
 
 #endif

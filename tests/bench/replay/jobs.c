@@ -1,5 +1,5 @@
-/* Page jobs of the engines: see engine.h. What a step writes, compares and copies is gathered in a
- * list, which grows to what one step touches and then stays; all ranks work it off together. */
+/* Page jobs of the engines: see engine.h. The writes, comparisons and copies of a step are gathered
+ * in a list, which grows to the largest step and keeps that size; all ranks work on it together. */
 #include "engine.h"
 #include "engine/proc.h"
 

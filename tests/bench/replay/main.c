@@ -1,5 +1,5 @@
 /* tern-replay: plays a workload through a prefill daemon and a decode daemon as two engines would,
- * and compares every byte that arrives with what it must be. */
+ * and compares every byte that arrives with its expected value. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "reshard.h"
 #include "run.h"
 
-/* One of the two that have options of their own; what is said names the program with it. */
+/* Runs one of the two modes with options of their own; messages name program and mode. */
 static int play_other(int argc, char **argv, int (*play)(int argc, char **argv))
 {
     static char name[64];

@@ -280,7 +280,7 @@ static error_t read_option(int key, char *arg, struct argp_state *state)
     case KEY_SPAWN: o->spawn = true; return 0;
     case KEY_PUSH: o->push = true; return 0;
     case KEY_TLS:
-        o->tls = realpath(arg, NULL); /* for the life of the program */
+        o->tls = realpath(arg, NULL); /* never freed */
         if (!o->tls)
             argp_error(state, "--tls %s: %s", arg, strerror(errno));
         return 0;

@@ -1,7 +1,7 @@
-/* The prefill engine: one loop, one Step an iteration with every extend, commit and close of that
- * iteration, as a scheduler does it. Request: open, Match, extend, write bytes, step done, commit,
- * hand over, wait for the decode side, close. The session stays open while the decode side fetches,
- * so the source's pages are there; by ticket, the daemon keeps them. */
+/* The prefill engine: one loop, with one Step an iteration that has every extend, commit and close
+ * of that iteration, as a scheduler would. A request: open, Match, extend, write bytes, step done,
+ * commit, hand over, wait for the decode side, close. The session stays open while the decode side
+ * fetches, so the source's pages stay resident; with a ticket the daemon keeps them. */
 #include "prefill.h"
 
 #include <poll.h>
@@ -24,7 +24,7 @@ static bool take_next(struct prefill *p)
     return got >= 0;
 }
 
-/* When the next request comes, by the trace's clock. */
+/* When the next request is due, by the trace's clock. */
 static uint64_t next_due_ns(const struct prefill *p)
 {
     double speed = p->e.options->speed;
@@ -34,8 +34,8 @@ static uint64_t next_due_ns(const struct prefill *p)
     return speed > 0 ? p->start_ns + (uint64_t)((double)p->next.timestamp_ms * 1e6 / speed) : 0;
 }
 
-/* The oracle: tokens of the deepest boundary at which an earlier commit left what is needed to go
- * on. Windows: at each of its chunks. RECURRENT: at its end alone. */
+/* The oracle: tokens of the deepest boundary to resume from, had nothing been dropped. With windows
+ * every chunk of an earlier commit is one, with a RECURRENT group only its end. */
 static uint32_t best_match(const struct prefill *p, const struct turn *turn)
 {
     uint32_t i = turn->target / p->e.page_tokens;
@@ -61,9 +61,8 @@ static void begin(struct prefill *p, struct turn *turn)
     turn->best = best_match(p, turn);
 }
 
-/* Fills idle turns with new requests, but not while one waits to be begun again, or to come back:
- * it would starve.
- */
+/* Starts new requests in idle turns, but not while a turn waits to begin again or to resume: it
+ * would starve. */
 static bool admit(struct prefill *p)
 {
     uint64_t now = clock_ns();
@@ -87,7 +86,7 @@ static bool admit(struct prefill *p)
             return false;
         if (next_due_ns(p) > now)
             return true;
-        turn->prompt = p->next; /* they change places, so that neither's memory is copied */
+        turn->prompt = p->next; /* swapped, so that neither's memory is copied */
         p->next = old;
         p->next_state = NEXT_NONE;
         turn_load(&p->e, turn);
@@ -99,7 +98,7 @@ static bool admit(struct prefill *p)
     return true;
 }
 
-/* How long there is nothing to do but to wait for the decode side; 0: there is something. */
+/* How long to wait for the decode side; 0: there is work. */
 static int idle_ms(const struct prefill *p)
 {
     uint64_t now = clock_ns(), until = UINT64_MAX;
@@ -129,7 +128,7 @@ static int idle_ms(const struct prefill *p)
     return engine_wait_ms(&p->e, now, until);
 }
 
-/* The decode side is done with this one. */
+/* Takes a request that the decode side is done with. */
 static bool take_done(struct prefill *p)
 {
     struct handover_done m;
@@ -142,7 +141,7 @@ static bool take_done(struct prefill *p)
     return handing_answered(p, &p->e.turns[m.turn], &m);
 }
 
-/* The daemon's answers to what was submitted. */
+/* Takes the daemon's answers to submitted operations. */
 static bool take_submitted(struct prefill *p)
 {
     struct engine *e = &p->e;
@@ -166,7 +165,7 @@ static bool take_submitted(struct prefill *p)
     return ok && err == TERN_BUSY;
 }
 
-/* Synchronous calls keep answers that come meanwhile: they are taken before the wait too. */
+/* Synchronous calls keep answers that arrive meanwhile: take them before the wait, too. */
 static bool take_answers(struct prefill *p)
 {
     struct pollfd fd[2] = {{.fd = p->peer, .events = POLLIN},

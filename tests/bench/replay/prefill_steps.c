@@ -1,7 +1,7 @@
-/* What one Step of the prefill engine does: see prefill.h. It commits as if it had stopped at the
- * last whole chunk: its window is then the one that the decode side needs, and stays until the
- * close. Where there is a RECURRENT group it really stops there, copies the state that the tree
- * took back into its own page, and goes on. */
+/* One Step of the prefill engine: see prefill.h. It commits as if it had stopped at the last whole
+ * chunk, because its window is then the one that the decode side needs, and stays until the close.
+ * With a RECURRENT group it really stops there, copies the state that the tree took back into its
+ * own page, and continues. */
 #include "engine/stats.h"
 #include "handing.h"
 #include "prefill.h"
@@ -16,13 +16,13 @@ static void remember(struct prefill *p, const struct turn *turn)
         prefixes_add(&p->seen, turn->table.group[0].prefix[i]);
 }
 
-/* What is said to be written at the commit. */
+/* The length that the commit reports as written. */
 static uint32_t computed(const struct turn *turn)
 {
     return turn->target > turn->committed ? turn->target : turn->prompt.input_length;
 }
 
-/* Up to here the next step computes. */
+/* The next step computes up to here. */
 static uint32_t next_end(const struct engine *e, const struct turn *turn)
 {
     uint32_t n = turn->prompt.input_length,
@@ -31,7 +31,7 @@ static uint32_t next_end(const struct engine *e, const struct turn *turn)
     return n - turn->ready <= piece ? n : turn->ready + piece;
 }
 
-/* What is computed is committed, and there is to be room for more. */
+/* Commits what is computed, and allocates room for more. */
 static void plan_piece(struct engine *e, struct turn *turn)
 {
     if (turn->ready > turn->committed) {
@@ -44,7 +44,7 @@ static void plan_piece(struct engine *e, struct turn *turn)
     engine_add_op(e, turn, (struct engine_op){.kind = ENGINE_EXTEND, .length = next_end(e, turn)});
 }
 
-/* All is computed: the rest is committed, up to the last whole chunk. */
+/* Everything is computed: commits the rest, up to the last whole chunk. */
 static void plan_commit(struct engine *e, struct turn *turn)
 {
     uint32_t n = turn->prompt.input_length, said = computed(turn);
@@ -62,7 +62,7 @@ static void plan_commit(struct engine *e, struct turn *turn)
         engine_add_op(e, turn, (struct engine_op){.kind = ENGINE_EXTEND, .written = n});
 }
 
-/* The operations that this turn needs next. */
+/* Plans the operations that this turn needs next. */
 static void plan(struct engine *e, struct turn *turn)
 {
     uint32_t n = turn->prompt.input_length;
@@ -101,8 +101,8 @@ static void finish_turn(struct prefill *p, struct turn *turn)
     turn->session = 0;
 }
 
-/* The pages of an extend are ours to write: all behind what was matched. The windows that were
- * matched are read, as kernels would do it. */
+/* The pages of an extend are ours to write: all behind the match. The matched windows are read, as
+ * kernels would do it. */
 static bool extended(struct prefill *p, struct turn *turn, const struct tern_result *r)
 {
     struct engine *e = &p->e;
@@ -127,8 +127,8 @@ static bool extended(struct prefill *p, struct turn *turn, const struct tern_res
     return true;
 }
 
-/* A RECURRENT page that the tree took has a fresh one in its place, which is filled in this step:
- * from now on the daemon takes it for the state of this session. */
+/* The tree took a RECURRENT page, and a fresh one has replaced it. Fills that page in this step:
+ * from now on it is the session's state to the daemon. */
 static void fill_state(struct engine *e, struct turn *turn, uint32_t at)
 {
     if (e->recurrent < 0 || turn->table.group[e->recurrent].from == 0)
@@ -137,7 +137,7 @@ static void fill_state(struct engine *e, struct turn *turn, uint32_t at)
     engine_copy_state(e, turn, at);
 }
 
-/* The last commit is done. */
+/* Takes the result of the last commit. */
 static bool committed(struct prefill *p, struct turn *turn, const struct tern_result *r)
 {
     struct engine *e = &p->e;
@@ -162,8 +162,8 @@ static bool committed(struct prefill *p, struct turn *turn, const struct tern_re
     return true;
 }
 
-/* The table has the tree's pages now where others were faster. The commit ends early where a chunk
- * is on its way from the host tier for another session: the next one goes on from there. */
+/* The table now has the tree's pages for chunks that others committed first. The commit ends early
+ * if another session is loading a chunk from the host tier: the next commit continues there. */
 static bool piece_committed(struct engine *e, struct turn *turn, const struct tern_result *r)
 {
     uint32_t got[PROFILE_GROUPS_MAX] = {0};
@@ -192,7 +192,7 @@ static bool take_result(struct prefill *p, uint32_t i)
         return r->err == TERN_OK;
     }
     if (turn->state != TURN_MATCHED && turn->state != TURN_WRITTEN && turn->state != TURN_COPYING)
-        return true; /* an operation before this one failed */
+        return true; /* an earlier operation failed */
     turn->committed = r->lengths.committed;
     turn->written = r->lengths.written;
     if (!turn_went_well(&p->e, turn, r))
@@ -216,7 +216,7 @@ static bool take_result(struct prefill *p, uint32_t i)
     return true;
 }
 
-/* Writes what this iteration's extends brought; then its step is done in every rank. */
+/* Writes the pages of this iteration's extends, and publishes their step in every rank. */
 static bool write_pages(struct prefill *p)
 {
     struct engine *e = &p->e;

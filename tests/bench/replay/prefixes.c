@@ -1,5 +1,5 @@
-/* An open-addressed set of hashes: see prefixes.h. 0 marks an empty place, so the lowest bit of
- * what is kept is always set. */
+/* An open-addressed set of hashes: see prefixes.h. 0 marks an empty place, so every stored hash has
+ * its lowest bit set. */
 #include "prefixes.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* A set of prefix hashes that grows. Hashes that differ in their lowest bit alone are one. */
+/* A growing set of prefix hashes. Hashes that differ only in their lowest bit count as one. */
 #ifndef REPLAY_PREFIXES_H
 #define REPLAY_PREFIXES_H
 
@@ -11,7 +11,7 @@ struct prefixes { /* all zero: empty */
     size_t size, used;
 };
 
-/* True: it was not there. */
+/* Returns true if it was new. */
 bool prefixes_add(struct prefixes *s, uint64_t prefix);
 bool prefixes_have(const struct prefixes *s, uint64_t prefix);
 void prefixes_finish(struct prefixes *s);

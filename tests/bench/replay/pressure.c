@@ -1,12 +1,12 @@
-/* Giving way and coming back: see pressure.h. */
+/* Retracting and resuming: see pressure.h. */
 #include "pressure.h"
 
 #include "engine/stats.h"
 
 #define MS            UINT64_C(1000000)
-#define CALM_MS       5 /* a retract's copies are given that long before the next one is retracted */
+#define CALM_MS       5    /* time for a retract's copies before the next retract */
 #define WAITS_MAX     2000 /* a millisecond each: longer than any step or copy takes */
-#define RECOVER_TRIES 50   /* with nothing else running, before someone is given up */
+#define RECOVER_TRIES 50   /* with nothing else running, before a request is given up */
 
 void pressure_note(struct engine *e, struct turn *turn, const struct tern_shortage *shortage)
 {
@@ -23,7 +23,7 @@ bool turn_went_well(struct engine *e, struct turn *turn, const struct tern_resul
     if (result->err == TERN_POOL_EXHAUSTED)
         pressure_note(e, turn, &result->shortage);
     else if (result->err == TERN_BUSY)
-        pressure_wait(e, turn); /* what makes way is copied first */
+        pressure_wait(e, turn); /* the evicted pages are copied first */
     else if (result->err != TERN_OK)
         turn_give_up(e, turn, result->err);
     return result->err == TERN_OK;
@@ -50,7 +50,7 @@ bool pressure_rests(const struct turn *turn, uint64_t now_ns)
     return turn->waits > 0 && now_ns < turn->not_before_ns;
 }
 
-/* It runs, and holds no transfer: another may have its pages. */
+/* Returns true if the turn runs and has no transfer, so that another turn may get its pages. */
 static bool can_give_way(const struct turn *turn)
 {
     return turn->session != 0 && (turn->state == TURN_MATCHED || turn->state == TURN_WRITTEN ||
@@ -58,8 +58,8 @@ static bool can_give_way(const struct turn *turn)
                                   turn->state == TURN_ARRIVED);
 }
 
-/* Tokens that a retract gives back, in the mode that gives more: DROP what is not committed, HOST
- * what is. 0 for a session that has nothing. */
+/* Tokens that a retract frees, in the mode that frees more: DROP the uncommitted ones, HOST the
+ * committed ones. 0 if the session has none. */
 static uint32_t to_give(const struct engine *e, const struct turn *turn,
                         enum tern_retract_mode *ret_mode)
 {
@@ -73,7 +73,7 @@ static uint32_t to_give(const struct engine *e, const struct turn *turn,
     return own;
 }
 
-/* Comes to an end, or to where it needs pages, without our doing. */
+/* Returns true if the turn will end, or need pages, without further action. */
 static bool goes_on(const struct turn *turn)
 {
     return turn->state != TURN_IDLE && turn->state != TURN_WAITING &&
@@ -89,7 +89,7 @@ static bool others_go_on(const struct engine *e, const struct turn *turn)
     return false;
 }
 
-/* Nothing runs but for those that gave way, or are to be begun again. */
+/* Returns true if every turn is idle, retracted or waits to begin again. */
 static bool all_quiet(const struct engine *e)
 {
     for (uint32_t i = 0; i < e->nturns; i++) {
@@ -116,7 +116,7 @@ static struct turn *youngest_running(struct engine *e)
     return best;
 }
 
-/* Of those that are short of pages or gave way, but for `spared`. */
+/* Returns the youngest turn that is short of pages or retracted, except `spared`. */
 static struct turn *youngest_stuck(struct engine *e, const struct turn *spared)
 {
     struct turn *best = NULL;
@@ -131,8 +131,8 @@ static struct turn *youngest_stuck(struct engine *e, const struct turn *spared)
     return best;
 }
 
-/* What may be called written now: a prefix is committed at its last whole chunk, so no more than
- * that before the commit. */
+/* Reports the length that counts as written now: a prefix is committed at its last whole chunk, so
+ * no more than that before the commit. */
 static bool say_written(struct engine *e, struct turn *turn)
 {
     uint32_t n = turn->ready;
@@ -150,8 +150,8 @@ static bool say_written(struct engine *e, struct turn *turn)
     return err == TERN_OK;
 }
 
-/* TERN_POOL_EXHAUSTED: it cannot give way; there is no room on the host, or the STATE of what it
- * has committed has left its table. */
+/* TERN_POOL_EXHAUSTED: it cannot be retracted: the host has no room, or the STATE of its committed
+ * tokens has left its table. */
 static enum tern_err retract(struct engine *e, struct turn *turn)
 {
     struct tern_retracted r = {0};
@@ -197,13 +197,13 @@ bool pressure_away(struct engine *e, struct turn *turn)
     return err == TERN_OK || err == TERN_POOL_EXHAUSTED;
 }
 
-/* So that pages that wait for this step can come back. */
+/* Publishes the step, so that pages that wait for it become free. */
 static bool publish(struct engine *e, uint64_t step)
 {
     return step <= e->published || step > e->step || engine_run_jobs(e, step, "nothing");
 }
 
-/* `turn` cannot go on for lack of pages. */
+/* `turn` is blocked for lack of pages. */
 static bool relieve(struct engine *e, struct turn *turn)
 {
     struct turn *victim;
@@ -227,7 +227,6 @@ static bool relieve(struct engine *e, struct turn *turn)
     return true;
 }
 
-/* The one that gave way first. */
 static struct turn *first_away(struct engine *e)
 {
     struct turn *best = NULL;
@@ -236,7 +235,7 @@ static struct turn *first_away(struct engine *e)
         struct turn *turn = &e->turns[i];
 
         if (turn->state == TURN_RECOVERING)
-            return NULL; /* one after the other */
+            return NULL; /* one at a time */
         if (turn->state == TURN_RETRACTED && (!best || turn->away < best->away))
             best = turn;
     }
@@ -267,7 +266,7 @@ bool pressure_act(struct engine *e)
     return err == TERN_OK || err == TERN_BUSY;
 }
 
-/* Still away. With nothing else to wait for, the youngest has to give its pages back for good. */
+/* The turn stays retracted. With nothing else to wait for, the youngest is given up. */
 static bool not_yet(struct engine *e, struct turn *turn, const struct tern_answer *a)
 {
     struct turn *victim;
@@ -328,7 +327,7 @@ bool pressure_recovered(struct engine *e, struct turn *turn, const struct tern_a
     turn->state = turn->back;
     if ((turn->back == TURN_WRITTEN || turn->back == TURN_HANDING) &&
         turn->ready < turn->prompt.input_length)
-        turn->state = TURN_MATCHED; /* its last tokens are to be computed again */
+        turn->state = TURN_MATCHED; /* its last tokens must be computed again */
     return true;
 }
 

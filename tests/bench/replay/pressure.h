@@ -1,39 +1,39 @@
-/* What a scheduler does when its pool is full, in this order: it waits for pages that its own steps
- * are about to give back; it retracts its youngest running session, which may be the one that asks;
- * it waits for the others to come to an end; and as the last resort it gives a request up, to be
- * begun again. Sessions that gave way come back in their order as others end. Called by both
- * engines between two steps, when every turn is in a state that lasts. */
+/* A scheduler's reaction to a full pool, in this order: it waits for pages that its own steps are
+ * about to free; it retracts its youngest running session, possibly the one that asks; it waits for
+ * the others to end; and as the last resort it gives a request up, to be begun again. Retracted
+ * sessions resume in their order as others end. Both engines call it between two steps, when every
+ * turn is in a lasting state. */
 #ifndef REPLAY_PRESSURE_H
 #define REPLAY_PRESSURE_H
 
 #include "engine.h"
 
-/* An operation of this turn found the pool full: it is to be repeated, in a while. */
+/* An operation of this turn found the pool full: the turn repeats it after a while. */
 void pressure_note(struct engine *e, struct turn *turn, const struct tern_shortage *shortage);
-/* It was told to come again, pages or not. */
+/* An operation was BUSY: the turn repeats it after a while, with pages or without. */
 void pressure_wait(struct engine *e, struct turn *turn);
-/* ... and now it was not. */
+/* The operation succeeded. */
 void pressure_over(struct engine *e, struct turn *turn);
 
-/* Whether the turn may try again. */
+/* Returns true if the turn may not try again yet. */
 bool pressure_rests(const struct turn *turn, uint64_t now_ns);
 
-/* Acts on what was noted, and lets one session come back if something has ended. False: the engine
- * cannot go on; e->why says why. */
+/* Acts on what was noted, and resumes one session if a request has ended. Returns false if the
+ * engine cannot continue, with the reason in e->why. */
 bool pressure_act(struct engine *e);
 
-/* Retracts a turn that runs, as a scheduler does for somebody else's sake; it comes back like the
- * others. It stays in its state where it cannot give way now. False: the engine cannot go on. */
+/* Retracts a running turn, as a scheduler does for another request; it resumes like the others. If
+ * it cannot be retracted now it stays in its state. Returns false if the engine cannot continue. */
 bool pressure_away(struct engine *e, struct turn *turn);
 
-/* The answer to a Recover: the turn goes on as it was if it is there again, after every byte of its
- * table was compared. False as above. */
+/* Takes the answer to a Recover: a recovered turn resumes as it was, after a comparison of every
+ * byte of its table. Returns false as above. */
 bool pressure_recovered(struct engine *e, struct turn *turn, const struct tern_answer *a);
 
-/* The answer to what turn_load_host asked for. BUSY: it is asked again, in a while. */
+/* Takes the answer to turn_load_host. BUSY: asks again after a while. */
 bool pressure_loaded(struct engine *e, struct turn *turn, const struct tern_answer *a);
 
-/* When there may be something to do here; UINT64_MAX: only an answer or an end can bring it. */
+/* When there may be work here; UINT64_MAX: only an answer or the end of a request can cause it. */
 uint64_t pressure_due_ns(const struct engine *e, uint64_t now_ns);
 
 #endif

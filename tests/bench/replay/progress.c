@@ -1,4 +1,4 @@
-/* The progress bar: see progress.h. One thread draws; nothing is written where standard error is no
+/* The progress bar: see progress.h. One thread draws; nothing is written if standard error is no
  * terminal. */
 #include "progress.h"
 

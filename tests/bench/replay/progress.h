@@ -12,9 +12,8 @@ struct progress {
 };
 
 void progress_start(struct progress *p, const char *what, uint64_t total);
-/* Draws at most ten times a second. `note` is a few words more; may be "". */
+/* Draws at most ten times a second. `note` is a short text; may be "". */
 void progress_show(struct progress *p, uint64_t done, const char *note);
-/* Takes the bar off the screen. */
 void progress_end(struct progress *p);
 
 #endif

@@ -1,6 +1,6 @@
-/* Ranks: see ranks.h. The scheduler sends a rank process orders of at most ORDER_JOBS pages, works
- * on its own share meanwhile and waits for all reports, so that a step is done in every rank before
- * the next one begins. */
+/* Ranks: see ranks.h. The scheduler sends each rank process orders of at most ORDER_JOBS pages,
+ * works on its own share meanwhile and waits for all reports, so that a step is done in every rank
+ * before the next one begins. */
 #include "ranks.h"
 
 #include <stdio.h>
@@ -30,7 +30,7 @@ struct report {
     uint64_t err; /* enum tern_err of ORDER_MAP and of publishing the step */
 };
 
-/* NULL for an index that lies outside the pool. */
+/* Returns NULL for an index outside the pool. */
 static uint8_t *page_of(const struct rank_place *at, uint32_t group, uint32_t index)
 {
     uint64_t bytes = at->page_bytes[group], offset = index * bytes;
@@ -40,7 +40,7 @@ static uint8_t *page_of(const struct rank_place *at, uint32_t group, uint32_t in
     return tern_pool_base(at->map) + offset;
 }
 
-/* Bytes of one page that are wrong; of one outside the pool, all. */
+/* Returns the wrong bytes of one page; of a page outside the pool, all its bytes. */
 static uint64_t do_page(const struct rank_place *at, const struct page_job *job)
 {
     uint64_t seed = page_seed(job->prefix, job->page, at->rank), bytes;
@@ -74,7 +74,7 @@ static uint64_t do_pages(const struct rank_place *at, const struct page_job *job
     return wrong;
 }
 
-/* Those of the pages that were written, group by group. */
+/* Brings the checksums of the written pages, group by group. */
 static enum tern_err bring(const struct rank_place *at, const struct page_job *jobs, uint32_t n,
                            uint64_t step)
 {
@@ -95,7 +95,7 @@ static enum tern_err bring(const struct rank_place *at, const struct page_job *j
     return err;
 }
 
-/* The end of an order: what it wrote has its checksums before the step is done. */
+/* Ends an order: brings the checksums of its writes before the step is done. */
 static enum tern_err finish(const struct rank_place *at, const struct order *o,
                             const struct page_job *jobs)
 {
@@ -133,7 +133,7 @@ static struct rank_place place_of(const struct geometry *g, uint32_t rank, bool 
     return at;
 }
 
-/* The i-th of NAME+NAME; NULL: there are not so many. */
+/* Returns the i-th name of NAME+NAME; NULL: there are fewer. */
 static const char *named(const char *list, uint32_t i, char ret[DEVICE_MAX])
 {
     for (; list && i > 0; i--) {

@@ -1,4 +1,4 @@
-/* The ranks of one engine: rank 0 is the scheduler's own process, each other one a process of its
+/* The ranks of one engine: rank 0 is the scheduler's own process, each other rank a process of its
  * own that maps its region, writes or compares its share of every page, and publishes its own
  * done_step. */
 #ifndef REPLAY_RANKS_H
@@ -21,13 +21,13 @@ struct page_job {
     uint16_t group, work; /* enum rank_work */
 };
 
-/* Where a rank works. */
+/* The memory and the role of a rank. */
 struct rank_place {
-    uint32_t rank; /* as it enters the bytes: 0 for all ranks of a replicated group */
+    uint32_t rank; /* as used in the bytes: 0 for all ranks of a replicated group */
     uint32_t ngroups;
     uint64_t page_bytes[PROFILE_GROUPS_MAX];
     uint32_t units[PROFILE_GROUPS_MAX];
-    bool brings;           /* the checksums of what it writes, for the commit */
+    bool brings;           /* it brings the checksums of its writes for the commit */
     struct tern_pool *map; /* borrowed */
 };
 
@@ -38,21 +38,21 @@ struct team {
     pid_t pid[TERN_RANKS_MAX];
 };
 
-/* As tern_join. TERN_PREFILL_DEVICES and TERN_DECODE_DEVICES, for tests: NAME+NAME, the devices
- * that the ranks of either engine live on. */
+/* As tern_join. TERN_PREFILL_DEVICES and TERN_DECODE_DEVICES, for tests: NAME+NAME, the devices of
+ * the ranks of each engine. */
 enum tern_err rank_join(struct tern *t, const char *engine, enum tern_role role, uint32_t rank,
                         uint32_t ranks, uint32_t ms);
 
-/* Forks the rank processes, which connect and join. Before the caller has a connection. NULL, or
- * why not (static). */
+/* Forks the rank processes, which connect and join. Call it before the caller has a connection.
+ * Returns NULL, or why it failed (static). */
 const char *team_start(struct team *team, const char *socket, const char *engine,
                        const struct geometry *g, bool brings);
 
-/* Every rank maps the pool; `own` is the caller's mapping, borrowed. NULL, or why not. */
+/* Maps the pool in every rank; `own`: the caller's mapping, borrowed. Returns NULL, or why not. */
 const char *team_map(struct team *team, uint64_t pool, struct tern_pool *own);
 
-/* All ranks do these pages in their order and then publish `step`. False if a rank process is gone.
- * *ret_wrong: bytes that were not as they must be, over all ranks. */
+/* All ranks work on these pages in order and then publish `step`. Returns false if a rank process
+ * is gone. *ret_wrong: wrong bytes over all ranks. */
 bool team_run(struct team *team, const struct page_job *jobs, uint32_t n, uint64_t step,
               uint64_t *ret_wrong);
 

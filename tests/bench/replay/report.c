@@ -1,5 +1,5 @@
-/* What a run says at its end: one JSON object, or a table for people; and the verdict, which is the
- * same for both. */
+/* The report of a run: one JSON object, or a table for people; and the verdict, which is the same
+ * for both. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -25,9 +25,9 @@ static double quantile_us(const uint32_t *sorted, uint64_t n, double q)
     return n ? sorted[at < n ? at : n - 1] / 1e3 : 0;
 }
 
-/* Tickets of which the daemon says something else than the engines, who were told of each: those
- * that it counts nowhere, those that still stand, those that it calls taken and nobody got, and
- * those that somebody got and it does not call taken. */
+/* Counts the tickets on which the daemon's counters and the engines' disagree: those that the
+ * daemon counts nowhere, those that still stand, those that it counts as taken and no engine
+ * received, and those that an engine received and it does not count as taken. */
 static uint64_t tickets_unaccounted(struct run *r)
 {
     const struct ticket_counts *was = &r->tickets_before, *is = &r->tickets_after;
@@ -80,7 +80,7 @@ static uint64_t history_groups(const struct run *r)
     return n;
 }
 
-/* NULL, or what did not hold. */
+/* Returns NULL, or the check that failed. */
 static const char *fault(struct run *r, const struct figures *f)
 {
     struct board *b = r->board;

@@ -1,4 +1,4 @@
-/* The matrix of shardings: see reshard.h. Two daemons for all of it; each cell opens a pool at
+/* The matrix of shardings: see reshard.h. Two daemons for all cells; each cell opens a pool at
  * both, computes a few sessions at one, fetches them at the other and compares. */
 #include "reshard.h"
 
@@ -12,10 +12,10 @@
 #include "engine/proc.h"
 #include "reshard_end.h"
 
-#define TOKENS_MAX   128 /* of a session: two chunks at least, and not fewer than 64 */
+#define TOKENS_MAX   128 /* of a session: at least two chunks, and at least 64 */
 #define PAGE_TOKENS  16u
-#define RATIO_MOST   1.02       /* bytes moved for each that is needed */
-#define MEMORY_BYTES (8u << 20) /* of a region; the core has 27 times that: pages of 64 bytes */
+#define RATIO_MOST   1.02       /* bytes moved for each needed byte */
+#define MEMORY_BYTES (8u << 20) /* of a region; the core needs 27 times that: pages of 64 bytes */
 #define PEER_MS      20000u
 
 enum {
@@ -78,7 +78,7 @@ struct cell {
     struct end_shape shape[2]; /* source, destination */
     uint32_t tokens;           /* of a session */
     uint64_t moved, needed, overhead, wrong;
-    const char *failed; /* at what; NULL: it went well */
+    const char *failed; /* the failed call; NULL: success */
     char text[512];
 };
 
@@ -91,7 +91,7 @@ static bool failed(struct cell *c, const char *what, struct tern *t, enum tern_e
     return false;
 }
 
-/* It is there when the destination asks for it. */
+/* The session is committed before the destination fetches it. */
 static bool fetches(struct cell *c, struct end ends[2], struct end_pages *pages,
                     struct engine_session *to)
 {
@@ -114,8 +114,8 @@ static bool fetches(struct cell *c, struct end ends[2], struct end_pages *pages,
     return err == TERN_OK ? true : failed(c, "fetch", b->tern, err);
 }
 
-/* It is computed chunk by chunk, and the destination follows: but a state, which each commit would
- * take, is there at the end alone. */
+/* The source computes the session chunk by chunk, and the destination follows it. A STATE, which
+ * each commit would take, is computed only at the end. */
 static bool follows(struct cell *c, struct end ends[2], struct end_pages *pages,
                     struct engine_session *to)
 {
@@ -182,7 +182,7 @@ static bool session(struct matrix *m, struct cell *c, struct end ends[2], uint32
     c->wrong += end_wrong(&ends[1], &pages);
     err = engine_end(&to);
     if (m->options->follow)
-        engine_free(&from); /* it was handed over */
+        engine_free(&from); /* its session was handed over */
     else if (err == TERN_OK)
         err = engine_end(&from);
     return err == TERN_OK ? true : failed(c, "close", NULL, err);
@@ -220,7 +220,7 @@ static bool play(struct matrix *m, struct cell *c, struct end ends[2])
 
 static bool went_well(const struct matrix *m, const struct cell *c)
 {
-    bool again = m->options->corrupt > 0; /* what was flipped moves once more */
+    bool again = m->options->corrupt > 0; /* flipped pages move once more */
 
     return !c->failed && c->wrong == 0 && c->moved >= c->needed &&
            (again || (double)c->moved <= RATIO_MOST * (double)c->needed);
@@ -275,8 +275,7 @@ static void cell(struct matrix *m, struct cell *c)
 
 /* ---- all of them ---- */
 
-/* The two orders of memory that are most in use lie at either end in turn, and a third one comes
- * now and then. */
+/* The two most common memory orders lie at either end in turn, and a third one now and then. */
 static void cells_of(struct matrix *m, enum world_kind kind, const uint32_t ranks[2],
                      const uint32_t stages[2], const uint32_t page_tokens[2])
 {

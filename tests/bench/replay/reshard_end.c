@@ -8,9 +8,9 @@
 #include "engine/proc.h"
 
 #define POOL_BYTES (4u << 20)
-#define TRIES      4000 /* of a millisecond, until an older pool has made way */
+#define TRIES      4000 /* a millisecond each, until an older pool is freed */
 
-/* ---- what it is ---- */
+/* ---- its shape ---- */
 
 bool end_shape(struct end *e, const struct end_shape *s)
 {
@@ -155,7 +155,7 @@ void end_close(struct end *e)
 
 /* ---- its bytes ---- */
 
-/* Page i of group g of a rank's, as it must be. Returns its bytes. */
+/* Makes page i of group g of a rank as it must be. Returns its bytes. */
 static uint64_t page_like(const struct end *e, uint32_t g, uint32_t rank, uint32_t i, uint8_t salt,
                           uint8_t *page)
 {
@@ -166,7 +166,7 @@ static uint64_t page_like(const struct end *e, uint32_t g, uint32_t rank, uint32
     return n;
 }
 
-/* A state has one page: where it is kept, or what is to be copied there. */
+/* A state has one page: the session's own, or the one to copy into it. */
 static uint32_t page_index(const struct end_pages *p, const struct end *e, uint32_t g, uint32_t i)
 {
     const struct table_group *t = &p->s->table.group[g];

@@ -1,5 +1,5 @@
 /* One end of a transfer between shardings: an engine whose ranks are connections of this process,
- * its pool, and what each byte of its pages is. */
+ * its pool, and the expected value of each byte of its pages. */
 #ifndef REPLAY_RESHARD_END_H
 #define REPLAY_RESHARD_END_H
 
@@ -21,24 +21,24 @@ struct end {
     struct tern_pool *map[END_RANKS_MAX]; /* their connections own them */
 };
 
-/* How it is divided. A state stands beside KV of eight heads, as a pool needs some. */
+/* How the end is divided. A STATE has KV of eight heads beside it, as a pool needs some. */
 struct end_shape {
     enum world_kind kind;
     uint32_t ranks, stages, order, units; /* ranks: of a stage */
-    uint32_t page_tokens, align;          /* align: L, that both ends have */
+    uint32_t page_tokens, align;          /* align: L, the same at both ends */
     bool whole;
 };
 
-/* False: such pages cannot be had, as their bytes are no multiple of 8, or the units do not divide
- * them. */
+/* Returns false if such pages are impossible: their bytes are no multiple of 8, or the units do not
+ * divide them. */
 bool end_shape(struct end *e, const struct end_shape *shape);
 /* Joins, opens the pool and maps it in all ranks. */
 enum tern_err end_open(struct end *e, const char *socket, const char *name,
                        const struct tern_namespace *ns);
 void end_close(struct end *e);
 
-/* The pages of a session of so many tokens; `salt` makes its bytes other than those of the next
- * one. */
+/* The pages of a session of so many tokens; `salt` makes its bytes differ from the next
+ * session's. */
 struct end_pages {
     struct engine_session *s;
     uint32_t tokens;

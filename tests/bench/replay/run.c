@@ -1,5 +1,5 @@
-/* A run: see run.h. The parent plays no part in the traffic: it starts everything, looks on, and
- * counts pages through the daemons' admin sockets when both engines have closed all their sessions
+/* A run: see run.h. The parent plays no part in the traffic: it starts everything, watches, and
+ * counts pages through the daemons' admin sockets once both engines have closed all their sessions
  * and before they leave. */
 #include "run.h"
 
@@ -16,14 +16,14 @@
 #include "engine/stats.h"
 #include "handover.h"
 
-#define LOOK_MS        50         /* between two looks at the engines */
+#define LOOK_MS        50         /* between two checks of the engines */
 #define SAMPLE_NS      200000000u /* between two samples of page counts */
 #define EMPTY_MS       60000      /* for the last pages to become free */
-#define TOKEN_SPARE    65536      /* token blocks for what is fetched and retired meanwhile */
+#define TOKEN_SPARE    65536      /* token blocks for tokens fetched and retired meanwhile */
 #define FRAME_DEFAULT  (1u << 20) /* frame_body_max */
-#define FRAME_REST     65536u     /* of an answer, beside its page references */
+#define FRAME_REST     65536u     /* of an answer, besides its page references */
 #define PAGE_REF_BYTES 8u
-#define PUSH_MS        10000 /* until a path is there */
+#define PUSH_MS        10000 /* wait for a path */
 
 static volatile sig_atomic_t interrupted;
 
@@ -32,8 +32,8 @@ static void on_signal(int sig)
     interrupted = sig;
 }
 
-/* Enough for every prefix of the workload, and for what each request in flight holds besides; of
- * STATE groups, as if nothing were ever superseded. */
+/* Enough pages for every prefix of the workload and for the other pages of each request in flight;
+ * for STATE groups, as if nothing were ever superseded. */
 static uint32_t pages_needed(const struct run *r, const struct tern_group *g, uint32_t align)
 {
     const struct options *o = r->options;
@@ -43,7 +43,7 @@ static uint32_t pages_needed(const struct run *r, const struct tern_group *g, ui
     if (g->family == TERN_WINDOW && g->window < align)
         chunk = (g->window + g->page_tokens - 1) / g->page_tokens;
     if (g->family == TERN_WINDOW && (step + g->window) / g->page_tokens + 4 < longest)
-        longest = (step + g->window) / g->page_tokens + 4; /* it slides, step by step */
+        longest = (step + g->window) / g->page_tokens + 4; /* the window slides, step by step */
     if (g->family == TERN_RECURRENT) {
         unique = unique < r->survey.requests ? unique : r->survey.requests;
         longest = chunk = 1;
@@ -66,7 +66,7 @@ static void size_pool(struct run *r, struct geometry *g)
     geometry_caps(g, r->group_pages, o->host_pages);
 }
 
-/* An answer names all pages of a session: 0 where the daemon's default is enough. */
+/* An answer names all pages of a session: 0 if the daemon's default is enough. */
 static uint64_t frame_needed(const struct run *r, const struct geometry *g)
 {
     uint64_t refs = 0;
@@ -124,8 +124,8 @@ static bool no_status(struct run *r, uint32_t side)
     return false;
 }
 
-/* What the daemons have counted until now. The connections are closed again: the engines are forked
- * without them. */
+/* Notes the daemons' counters so far, then closes the connections: the engines are forked without
+ * them. */
 static bool note_before(struct run *r)
 {
     bool ok =
@@ -182,7 +182,7 @@ bool run_start(struct run *r)
     size_pool(r, &g);
     r->board = proc_shared(sizeof *r->board);
     if (o->spawn) {
-        if (o->push) /* as spawn.c has it from the environment of tests */
+        if (o->push) /* daemon.c takes it from the environment of tests */
             setenv("TERN_PEER_TRANSPORT", "verbs", 1);
         if (!start_daemons(r, &g))
             return false;
@@ -246,7 +246,7 @@ static void show(struct run *r)
     progress_show(&r->progress, done, note);
 }
 
-/* Until both engines have said that they are done. */
+/* Watches until both engines have reported that they are done. */
 static bool look_on(struct run *r)
 {
     uint64_t sampled = 0;
@@ -305,7 +305,7 @@ void run_finish(struct run *r)
 
     for (uint32_t i = 0; i < 2; i++) {
         if (r->control[i] >= 0)
-            close(r->control[i]); /* the engine's word to leave */
+            close(r->control[i]); /* lets the engine end */
         if (!proc_wait(&r->engine[i], r->done[i] ? 5000 : 0, &status))
             proc_end(&r->engine[i]);
         tern_destroy(r->admin[i]);

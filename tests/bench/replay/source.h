@@ -1,4 +1,4 @@
-/* Where requests come from: a trace file (Mooncake JSONL) or the generator. Both are streams: one
+/* The source of requests: a trace file (Mooncake JSONL) or the generator. Both are streams: one
  * request at a time, bounded memory, and the same stream again after source_open with the same
  * options. */
 #ifndef REPLAY_SOURCE_H
@@ -13,8 +13,8 @@
 #define SOURCE_WHY_BYTES  512
 #define ID_OF_TAIL        (UINT64_C(1) << 63) /* tokens behind the last block: new to every cache */
 
-/* One request. ids[] lies behind the struct's owner: PROMPT_TOKENS_MAX entries at most, as a block
- * has a token. */
+/* One request. ids[] is owned by whoever owns the struct: PROMPT_TOKENS_MAX entries at most, as a
+ * block has at least one token. */
 struct prompt {
     uint64_t index; /* in the stream, from 0 */
     uint64_t timestamp_ms;
@@ -34,19 +34,19 @@ struct source_options {
     uint32_t turn_tokens;     /* likewise, of each user message; 0: MESSAGE_TOKENS at most */
 };
 
-/* NULL with the reason in why[SOURCE_WHY_BYTES]. The options are copied; trace is borrowed. */
+/* Returns NULL with the reason in why[SOURCE_WHY_BYTES]. Copies the options; borrows trace. */
 struct source *source_open(const struct source_options *options, char *why);
 void source_close(struct source *s);
 
-/* 1: *p is the next request; 0: the end; -1: why says FILE:LINE and what is wrong there. */
+/* Returns 1: *p is the next request; 0: the end; -1: why has FILE:LINE and the error there. */
 int source_next(struct source *s, struct prompt *p, char *why);
 
 void prompt_finish(struct prompt *p);
-/* Room for n ids; what was there is kept. */
+/* Makes room for n ids and keeps the present ones. */
 void prompt_reserve(struct prompt *p, uint32_t n);
 
-/* All input_length tokens: block b depends on ids[b] alone, what lies behind the last block on the
- * index. */
+/* Makes all input_length tokens: block b depends on ids[b] alone, tokens behind the last block on
+ * the index. */
 void prompt_tokens(const struct prompt *p, uint32_t *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* What a workload needs: the first pass over the stream, which also finds every bad line before
+/* Measures a workload: the first pass over the stream, which also finds every bad line before
  * anything starts. */
 #ifndef REPLAY_SURVEY_H
 #define REPLAY_SURVEY_H
@@ -14,7 +14,7 @@ struct survey {
     uint64_t last_ms;      /* the last timestamp */
 };
 
-/* False with the reason in why[SOURCE_WHY_BYTES]. */
+/* Returns false with the reason in why[SOURCE_WHY_BYTES]. */
 bool survey_run(const struct source_options *options, uint32_t page_tokens, struct survey *ret,
                 char *why);
 

@@ -1,5 +1,5 @@
-/* The trace reader: see trace.h. A line that is not what it should be ends the run with its number:
- * a replay that skipped lines would report figures of another workload. */
+/* The trace reader: see trace.h. A malformed line ends the run with its number: a replay that
+ * skipped lines would report figures of another workload. */
 #include "trace.h"
 
 #include <errno.h>
@@ -38,8 +38,8 @@ __attribute__((format(printf, 3, 4))) static int bad(const struct trace *t, char
     return -1;
 }
 
-/* The integer at object[key] in [least, most]; a missing one is `missing`, or an error where that
- * is negative. */
+/* Reads the integer at object[key] in [least, most]; a missing one is `missing`, or an error if
+ * that is negative. */
 static int get_number(const struct trace *t, const json_t *object, const char *key,
                       json_int_t least, json_int_t most, json_int_t missing, json_int_t *ret,
                       char *why)
@@ -98,7 +98,7 @@ static int take_fields(const struct trace *t, const json_t *object, struct promp
     return take_ids(t, object, p, why);
 }
 
-/* 1: a line with something on it; 0: the end; -1: too long. */
+/* Returns 1: a line that is not empty; 0: the end; -1: too long. */
 static int read_line(struct trace *t, size_t *ret_n, char *why)
 {
     for (;;) {

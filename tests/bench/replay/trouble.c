@@ -10,9 +10,9 @@
 #define DELAY_NS     2000000u
 #define DELAY_SHIFTS 8 /* short delays as often as long ones */
 #define BLOB_USUAL   4096u
-#define BLOB_LARGE   32 /* one in so many is as large as may be */
+#define BLOB_LARGE   32 /* one in so many has the maximum size */
 
-/* One stream of numbers for each purpose, so that none depends on another. */
+/* One stream of numbers for each purpose, so that no purpose affects another. */
 enum purpose { OF_KIND = 1, OF_DELAY, OF_BLOB };
 
 static struct prng dice(uint64_t seed, uint64_t index, uint32_t handoff, enum purpose purpose)
