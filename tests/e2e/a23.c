@@ -1,8 +1,8 @@
-/* A23 through ternd and libtern: conversations of 60 turns of 256 tokens on the DeepSeek-V4 shape,
- * with c128a_state capped at 2385 pages, for 1, 2, 4 and 8 of them and each kind of supersession.
- * Prints what is in use and what is reclaimable after each turn; --svg FILE draws it. Every
- * combination has a daemon of its own. Exit status: 0 if what A23 expects held, 1 if not, 2 if it
- * could not be run. */
+/* A23 through ternd and libtern: 1, 2, 4 and 8 conversations of 60 turns of 256 tokens on the
+ * DeepSeek-V4 shape, with c128a_state capped at 2385 pages and each kind of supersession. Prints
+ * the pages in use and the reclaimable ones after each turn; --svg FILE draws them. Every
+ * combination has a daemon of its own. Exit status: 0 if the expectations of A23 held, 1 if not, 2
+ * if it could not be run. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +38,7 @@ struct sample {
     uint32_t used, reclaimable;
 };
 
-/* One combination. turns: those that went through whole; below TURNS, `why` ended it. */
+/* One combination. turns: those that completed; if below TURNS, `why` ended it. */
 struct curve {
     struct sample at[TURNS];
     uint32_t turns, failures, leaked;
@@ -105,7 +105,7 @@ static void close_all(struct bench *b)
         tempdir_remove(b->dir);
 }
 
-/* One turn of one session: extend, write, step done, commit. What it goes on from has its bytes. */
+/* One turn of one session: extend, write, step done, commit. The prefix must have its bytes. */
 static enum tern_err one_turn(struct bench *b, uint32_t i, uint32_t turn, struct curve *ret)
 {
     struct engine_session *s = &b->session[i];
@@ -144,8 +144,8 @@ static bool look(struct bench *b, struct sample *ret, uint64_t *ret_retiring)
     return found;
 }
 
-/* After a turn: what is in use when the daemon has seen its last step pass. More than `most` for
- * longer than SETTLE_MS is taken as it is. */
+/* Samples the pages in use after a turn, once the daemon has seen its last step pass. Waits at most
+ * SETTLE_MS for `most` or fewer. */
 static bool settle(struct bench *b, uint32_t most, struct sample *ret)
 {
     uint64_t until = clock_ns() + SETTLE_MS * UINT64_C(1000000), retiring = 1;
@@ -158,8 +158,8 @@ static bool settle(struct bench *b, uint32_t most, struct sample *ret)
     return fails("status", tern_error_text(b->admin));
 }
 
-/* What another session would find of session 0's first PEEK_TURNS turns: HISTORY always; what it
- * takes to go on from there only where nothing has been given back yet. */
+/* Checks what another session would find of session 0's first PEEK_TURNS turns: HISTORY always; a
+ * resume point only if nothing has been freed yet. */
 static bool peek_back(struct bench *b, enum tern_supersede mode, struct curve *ret)
 {
     const struct tern_tokens list = {.v = b->session[0].tokens, .n = PEEK_TURNS * TURN_TOKENS};
@@ -205,7 +205,7 @@ static bool play(enum tern_supersede mode, uint32_t sessions, struct curve *ret)
     return ok;
 }
 
-/* ---- what comes out ---- */
+/* ---- results ---- */
 
 static void print_cell(const struct curve *s, uint32_t turn)
 {
@@ -239,8 +239,8 @@ static bool expect(bool holds, const char *mode, uint32_t sessions, const char *
     return holds;
 }
 
-/* The turn in which a session's Extend finds no room, where nothing is ever given back: an Extend
- * takes two windows, and its commit gives one of them back. */
+/* The turn in which a session's Extend finds no room if nothing is ever freed: an Extend takes two
+ * windows, and its commit frees one of them. */
 static uint32_t off_turn(uint32_t sessions)
 {
     uint32_t turn = 1;

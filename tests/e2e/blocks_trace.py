@@ -1,8 +1,8 @@
-"""Plays a trace through a set of blocks, as an engine does that asks for pages of L tokens by hash: find, get what is there
-from the front on, put the rest. Every byte that comes back is compared.
+"""Plays a trace through a set of blocks, like an engine that looks up pages of L tokens by hash:
+find, get the found ones from the front on, put the rest. Every returned byte is compared.
 
-Usage: blocks_trace.py SOCKET TRACE L LIMIT PAGES. PAGES: of the pool. Prints a JSON object: matched_tokens, prompt_pages,
-prompt_tokens, and what of it was wrong or not stored."""
+Usage: blocks_trace.py SOCKET TRACE L LIMIT PAGES. PAGES: of the pool. Prints a JSON object:
+matched_tokens, prompt_pages, prompt_tokens, and the counts of wrong, unstored and lost pages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PAGE = KEY * COPIES + 64  # with the trailer
 
 
 def prompts(path: str, limit: int) -> Iterator[tuple[int, list[int], int]]:
-    """Tokens, ids of blocks, and tokens of a block, of each request."""
+    """Yields for each request its tokens, the ids of its blocks, and the tokens of a block."""
     with open(path) as trace:
         for _, text in zip(range(limit), trace):
             line = json.loads(text)
@@ -29,8 +29,8 @@ def prompts(path: str, limit: int) -> Iterator[tuple[int, list[int], int]]:
 
 
 def keys_of(request: int, tokens: int, ids: list[int], block: int, page: int) -> list[bytes]:
-    """A key is the hash of the page's tokens and of the key before it. Tokens stand for themselves by the block that they are
-    of and their place in it; those behind the last block are the request's own."""
+    """A key is the hash of the page's tokens and of the previous key. Tokens are identified by
+    their block and their place in it; those behind the last block are the request's own."""
     keys, key = [], b""
     for start in range(0, tokens // page * page, page):
         h = hashlib.blake2b(key, digest_size=KEY)
@@ -47,7 +47,7 @@ def values_of(keys: list[bytes]) -> npt.NDArray[np.uint8]:
 
 
 def spans(values: npt.NDArray[np.uint8]) -> tern.Spans:
-    """They lie there as long as the caller has the array."""
+    """The spans are valid as long as the caller has the array."""
     first = values.ctypes.data + np.arange(len(values), dtype=np.uint64) * np.uint64(values.shape[1])
     return tern.Spans(first.reshape(-1, 1), (values.shape[1],))
 

@@ -1,13 +1,13 @@
-/* An engine for the scripts of this folder, which look at the daemon meanwhile.
+/* An engine for the scripts of this folder, which watch the daemon while it runs.
  *
  * `holder hold SOCKET` commits three prefixes of 1,024 tokens, the first 512 in common; the
  * sessions of two stay open. It prints "ready" and waits for a byte or the end of its input, prints
  * "back" and waits again.
  *
- * `holder away SOCKET` does the same with a host tier, to which the two sessions give way; they are
- * recovered before "back".
+ * `holder away SOCKET` does the same with a host tier, to which the two sessions are retracted;
+ * they are recovered before "back".
  *
- * `holder put SOCKET CHUNKS SEED` commits so many chunks of 64 tokens of the sequence SEED.
+ * `holder put SOCKET CHUNKS SEED` commits CHUNKS chunks of 64 tokens of the sequence SEED.
  *
  * Exit status: 0, or 1 with the daemon's error on standard output. */
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Preloaded into a daemon: every allocation of its (malloc and its kin, mmap, mremap, brk) and what
- * it sends to its service manager go by the two functions that the file which includes this has. */
+/* Preloaded into a daemon: every allocation of the daemon (malloc and its kin, mmap, mremap, brk)
+ * and its messages to the service manager go through two functions of the including file. */
 #ifndef E2E_INTERPOSE_H
 #define E2E_INTERPOSE_H
 
@@ -17,9 +17,9 @@
 
 enum kind { MALLOC, CALLOC, REALLOC, MEMALIGN, MMAP, MREMAP, BRK, KINDS };
 
-/* Whether that allocation is to fail. */
+/* Returns true if that allocation must fail. */
 static int refuses(enum kind kind);
-/* "READY=1" and "STOPPING=1", which it sends in one piece each. */
+/* Called with "READY=1" and "STOPPING=1", which the daemon sends in one piece each. */
 static void is_told(const char *what);
 
 extern void *__libc_malloc(size_t n);
@@ -95,7 +95,7 @@ ssize_t sendto(int fd, const void *bytes, size_t n, int flags, const struct sock
     return syscall(SYS_sendto, fd, bytes, n, flags, to, len);
 }
 
-/* The line that a run leaves behind for its test; the file, still open. */
+/* Writes the line that a run leaves for its test. Returns the file, still open. */
 static int leave(const char *path, const char *line, size_t n)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);

@@ -1,7 +1,7 @@
 /* Preloaded into a daemon: counts what its owner thread allocates between "ready" and the end of
- * its service. Which thread that is, and when, it learns from what the daemon sends to its service
- * manager: READY=1 and STOPPING=1. The report goes to INTERPOSE_REPORT, one line: `ready=1 before=N
- * count=N malloc=N ...` and where the first came from; noalloc.sh reads it. */
+ * its service. The daemon's messages READY=1 and STOPPING=1 to its service manager identify that
+ * thread and that time. The report goes to INTERPOSE_REPORT, one line: `ready=1 before=N count=N
+ * malloc=N ...` and the origin of the first allocation; noalloc.sh reads it. */
 #define _GNU_SOURCE
 #include <execinfo.h>
 
@@ -12,7 +12,7 @@
 static const char *const names[KINDS] = {"malloc", "calloc", "realloc", "memalign",
                                          "mmap",   "mremap", "brk"};
 
-/* Set in the owner thread alone, from ready on. The model keeps the access from allocating. */
+/* Set in the owner thread alone, from ready on. The TLS model keeps the access from allocating. */
 static __thread int counting __attribute__((tls_model("initial-exec")));
 static unsigned long before, counts[KINDS];
 static int ready;
@@ -64,7 +64,7 @@ static void is_told(const char *what)
         report();
         return;
     }
-    backtrace(warm, 1); /* its first call loads a library */
+    backtrace(warm, 1); /* the first backtrace loads a library */
     ready = 1;
     counting = 1;
 }

@@ -1,7 +1,6 @@
-/* Preloaded into a daemon: a wall clock that jumps. Each time it is read it has gone an hour
- * forward or back since the last, or is ahead by the seconds in the file of INTERPOSE_AHEAD; other
- * clocks go as they do. How often it was read is written to a
- * file of INTERPOSE_REPORT when the process ends. */
+/* Preloaded into a daemon: a wall clock that jumps. Each read is an hour forward or back of the
+ * previous one, or ahead by the seconds in the file INTERPOSE_AHEAD; other clocks are unchanged.
+ * The number of reads is written to the file INTERPOSE_REPORT when the process ends. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* Preloaded into a daemon: its FAIL_NTH-th allocation fails, counted from the start of main; 0:
- * none. When the daemon is ready it counts no more and is asked to end at once, so that every run
- * ends. One line, FAIL_REPORT: `allocations=N ready=0|1`, whether or not one failed;
+ * none. Once the daemon is ready, the count stops and the daemon is asked to end at once, so that
+ * every run ends. One line in FAIL_REPORT, `allocations=N ready=0|1`, whether or not one failed;
  * test_start_fails.sh reads it. */
 #define _GNU_SOURCE
 #include <stdatomic.h>

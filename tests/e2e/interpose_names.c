@@ -1,7 +1,7 @@
-/* Preloaded into a daemon: a name service for names that end in .test, as a test needs one that
- * changes its mind, or says nothing. A name is a file of that name in INTERPOSE_NAMES, which holds
- * an address; "again": the service does not answer for now; "hang": nor does the call, until the
- * file says otherwise. No file: there is no such name. */
+/* Preloaded into a daemon: a name service for names that end in .test, whose answers a test can
+ * change or withhold. A name is a file of that name in INTERPOSE_NAMES, which has an address;
+ * "again": the service does not answer for now; "hang": the call blocks until the file changes. No
+ * file: no such name. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <limits.h>

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# A command whose daemons are watched for what their owner threads allocate after "ready" (fault 19).
+# Runs a command and counts what the owner threads of its daemons allocate after "ready" (fault 19).
 #   noalloc.sh INTERPOSE.SO COMMAND...
-# INTERPOSE.SO is interpose_alloc.c; the command starts its daemons as TERN_BIN/ternd or as TERND, and their reports are
-# in TERN_BIN/../reports. Lines of other faults that it leaves in TERN_BIN/../faults are printed with the count. Fails
-# with the command, with the first allocation, and if no daemon was watched. Used here and in the laboratory of RDMA.
+# INTERPOSE.SO is interpose_alloc.c; the command starts its daemons as TERN_BIN/ternd or as TERND,
+# and their reports are in TERN_BIN/../reports. Lines of other faults that the command leaves in
+# TERN_BIN/../faults are printed with the count. Fails if the command fails, if anything is
+# allocated, or if no daemon is watched. The RDMA lab uses it, too.
 set -u
 interpose=$1
 shift

@@ -1,15 +1,16 @@
 /* Fault 42: an engine of four rank processes loses its leader by SIGKILL at a random moment while
- * the others go on writing into the pages that they hold.
+ * the other ranks continue to write into the pages that the engine owns.
  *
  *   A  the engine under test: four processes a run, each mapping its own region. Rank 0 schedules,
- * and is killed. B  allocates all the time from another pool of the same tenant, and looks after
- * its bytes. C  wants A's memory as soon as A's leader is dead, in turn with A's layout (it takes
- * A's pool over) and with another one (the memory is carved anew); it fills every page of every
- * region and looks whether it stays so.
+ *      and is killed.
+ *   B  allocates all the time from another pool of the same tenant, and checks its bytes.
+ *   C  wants A's memory as soon as A's leader is dead, alternately with A's layout (it takes over
+ *      A's pool) and with another one (the memory is carved anew); it fills every page of every
+ *      region and checks that the bytes stay.
  *
- * B and C are one process, the observer. Looked at: what C gets while a process of A lives; what
- * status says of A's pool meanwhile; whether any byte of A, B or C changes by another's hand;
- * whether every page is free at the end. */
+ * B and C are one process, the observer. Checked: when C gets memory while a process of A lives;
+ * what status reports of A's pool meanwhile; that nobody else changes a byte of A, B or C; that
+ * every page is free at the end. */
 #include <inttypes.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -27,14 +28,14 @@
 
 #define RANKS       4
 #define TOKENS      16   /* of a page */
-#define PAGE        4096 /* bytes of a page in A's and B's layout; C's other layout has twice that */
+#define PAGE        4096 /* bytes of a page in A's and B's layout; C's other one has twice that */
 #define A_BYTES     (4u << 20)
 #define B_BYTES     (1u << 20)
-#define HOLD_PAGES  400   /* that A holds and its workers write */
+#define HOLD_PAGES  400   /* owned by A and written by its workers */
 #define HELD_MAX    1100  /* pages of one owner here, at most */
-#define KILL_US_MAX 40000 /* the leader dies so long after its moment (wait_to_kill), at random */
-#define LINGER_US   60000 /* the others write on for up to so long */
-#define PATIENCE_MS 30000 /* for what must come: the daemon's longest deadline here is 5 s */
+#define KILL_US_MAX 40000 /* random delay of the leader's death after its moment (wait_to_kill) */
+#define LINGER_US   60000 /* longest time that the others write on */
+#define PATIENCE_MS 30000 /* for expected events: the daemon's longest deadline here is 5 s */
 
 enum phase { STARTING, KILLED, DONE, QUIT };
 
@@ -42,11 +43,11 @@ enum phase { STARTING, KILLED, DONE, QUIT };
 struct shared {
     atomic_int phase;
     atomic_uint run;
-    atomic_uint_least64_t pool, step; /* A's pool, once known to A; the step that A runs */
+    atomic_uint_least64_t pool, step; /* A's pool, once A knows it; the step that A runs */
     atomic_uint hold;                 /* pages in hold_page that the daemon has confirmed */
     uint32_t hold_page[HOLD_PAGES];
     pid_t pid[RANKS];
-    atomic_uint c_done; /* last run in which C had the memory and gave it back */
+    atomic_uint c_done; /* last run in which C had the memory and freed it */
     atomic_uint_least64_t b_checks, c_checks, a_checks;
     atomic_uint violations, reused, with_pool;
 };
@@ -154,8 +155,8 @@ static uint64_t damaged(const struct engine *e, const uint32_t *pages, uint32_t 
     return bad;
 }
 
-/* A session with `want` pages of its own, less if the pool has not so many; its pages are
- * appended, and counted in `told` (may be NULL) as they come. */
+/* Opens a session and allocates `want` pages to it, or as many as the pool has. Appends them to
+ * `pages`, and counts them in `told` (may be NULL) as they come. */
 static uint32_t take_pages(struct engine *e, uint32_t salt, uint32_t want, uint32_t *pages,
                            atomic_uint *told, tern_session *ret)
 {
@@ -204,8 +205,8 @@ static void a_mark(uint8_t *base, uint32_t rank, uint32_t page, uint32_t round, 
     }
 }
 
-/* Takes and gives back pages in sessions that come and go, so that the kill finds requests and
- * retiring pages. */
+/* Allocates and frees pages in sessions that open and close, so that the kill finds requests in
+ * flight and retiring pages. */
 static _Noreturn void leader_churn(struct engine *e)
 {
     static uint32_t pages[HELD_MAX];
@@ -233,7 +234,7 @@ static _Noreturn void leader(const char *name)
     if (!rank_join(&e.tern[0], name, 0))
         violation("A's leader cannot join");
     while (tern_pool_open(e.tern[0], &layout, 5000, &e.handle, NULL) != TERN_OK)
-        usleep(200); /* until all ranks have joined, and what the last run left has made way */
+        usleep(200); /* until all ranks have joined, and the last run's memory is free */
     if (tern_pool_map(e.tern[0], e.handle, 5000, &e.pool[0]) != TERN_OK)
         violation("A's leader cannot map");
     atomic_store(&sh->pool, e.handle);
@@ -269,7 +270,7 @@ static _Noreturn void worker(const char *name, uint32_t rank)
     }
     if (rnd(2))
         raise(SIGKILL);
-    _exit(0); /* it does not say goodbye: its exit alone is the proof */
+    _exit(0); /* without leaving the engine: its exit alone is the proof */
 }
 
 static bool exited(pid_t pid)
@@ -279,7 +280,7 @@ static bool exited(pid_t pid)
     return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid;
 }
 
-/* For the observer, whose children they are not. */
+/* For the observer, which is not the processes' parent. */
 static bool seen_alive(pid_t pid)
 {
     char path[64], state = 'X';
@@ -321,7 +322,7 @@ static void b_round(struct engine *b)
     fill(b, pages[i], n[i], tag[i]);
 }
 
-/* C has A's memory. Every page in it is filled, left alone for a moment, and compared. */
+/* C has A's memory. Fills every page in it, waits a moment, and compares. */
 static void c_use(struct engine *c)
 {
     static uint32_t pages[HELD_MAX];
@@ -333,7 +334,7 @@ static void c_use(struct engine *c)
         violation("C cannot map the pool that it got: %s", tern_error_text(c->tern[0]));
         return;
     }
-    n = take_pages(c, 7, HELD_MAX, pages, NULL, &s); /* what A committed is evicted for it */
+    n = take_pages(c, 7, HELD_MAX, pages, NULL, &s); /* A's commits are evicted for these */
     if (n < A_BYTES / c->page_bytes * 9 / 10)
         violation("C got %u pages only: %s", n, tern_error_text(c->tern[0]));
     fill(c, pages, n, tag);
@@ -396,7 +397,7 @@ static _Noreturn void observer(void)
 
 /* ---- the rig ---- */
 
-/* Pages of that pool that are not free, -1 where there is no such pool; 0: of all pools. */
+/* Pages of that pool that are not free, -1 if there is no such pool; 0: of all pools. */
 static int64_t in_use(struct tern *admin, uint64_t pool)
 {
     struct daemon_status s = {0};
@@ -414,7 +415,7 @@ static bool any_alive(void)
     return false;
 }
 
-/* While a process of A lives, the pages that A holds are nobody else's. */
+/* While a process of A lives, nobody else owns A's pages. */
 static void watch(struct tern *admin)
 {
     while (any_alive()) {
@@ -428,8 +429,8 @@ static void watch(struct tern *admin)
     }
 }
 
-/* The moment at which A's leader dies: in every fourth run somewhere in its start, else once A has
- * some pages, up to all of them, and a while later. How fast the machine is decides neither. */
+/* Waits until A's leader must die: in every fourth run somewhere in its start, else a while after A
+ * has a random number of its pages. The machine's speed does not affect either. */
 static void wait_to_kill(uint32_t run)
 {
     uint32_t pages = run % 4 ? 1 + rnd(HOLD_PAGES) : 0;
@@ -468,7 +469,7 @@ static void one_run(struct tern *admin, uint32_t run)
                 leader(name);
             worker(name, r);
         }
-        sh->pid[r] = pid; /* by the parent alone: the child's answer is 0 */
+        sh->pid[r] = pid; /* set by the parent alone: in the child proc_fork returns 0 */
     }
     wait_to_kill(run);
     kill(sh->pid[0], SIGKILL);
@@ -484,7 +485,7 @@ static void one_run(struct tern *admin, uint32_t run)
         waitpid(sh->pid[r], NULL, 0);
 }
 
-/* After all have gone: pages that are still not free once nothing holds them. */
+/* Pages that are still not free after all processes have ended and nothing owns them. */
 static uint64_t leaked(struct tern *admin)
 {
     uint64_t end = patience_ends(), left = 0;

@@ -1,7 +1,7 @@
-# Shared by the replay scripts: run tern-replay, keep its JSON, and look into it. Sourced, never run.
+# Shared by the replay scripts: runs tern-replay, keeps its JSON, reads figures. Sourced, never run.
 source "$(dirname "${BASH_SOURCE[0]}")/with_ternd.sh"
 
-# field NAME: the number at that key; fails if it is not there.
+# field NAME: the number at that key; fails if the key is missing.
 field() {
     local v
     v=$(grep -oE "\"$1\":[0-9.]+" "$DIR/json") || fail "no \"$1\" in the report"
@@ -16,10 +16,10 @@ is() {
     done
 }
 
-# replay ARGS...: the same of two daemons that are started for it.
+# replay ARGS...: as played, with two daemons started for it.
 replay() { played --spawn "$@"; }
 
-# played ARGS...: exits 0, and what must hold in every run holds, whatever the load.
+# played ARGS...: exits with 0, and what must hold in every run holds, whatever the load.
 played() {
     echo "tern-replay $*"
     "$TERN_BIN/tern-replay" "$@" --json >"$DIR/json" 2>"$DIR/err" || fail "exit status $?: tern-replay $*"
@@ -29,8 +29,9 @@ played() {
     is verified_pages "$(field prompt_pages)"
 }
 
-# own_peer NAME TENANT_MORE LINE [PEER_MORE]: a daemon called own that is its own peer, linked with itself, with a tenant t,
-# a line of configuration and more of its entry in `peers`; SIDES is what tern-replay takes to play over it.
+# own_peer NAME TENANT_MORE LINE [PEER_MORE]: starts a daemon called own that is its own peer,
+# linked with itself, with a tenant t, a line of configuration and more of its entry in `peers`;
+# SIDES: options for tern-replay over it.
 own_peer() {
     local port
     free_ports port

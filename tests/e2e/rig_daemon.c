@@ -40,7 +40,7 @@ static void write_deadline(FILE *f, const char *name, uint32_t ms)
         fprintf(f, "  %s: %u\n", name, ms);
 }
 
-/* `other`: t1's socket; NULL: there is no such tenant. */
+/* `other`: t1's socket; NULL: no such tenant. */
 static void write_config(const struct daemon *d, const char *node, const char *other,
                          const char *extra)
 {
@@ -368,7 +368,7 @@ void rig_stats_frames(uint8_t *ret, uint32_t n, uint64_t first_id)
             .length = 3, .version = FRAME_VERSION, .type = FRAME_STATS, .request_id = first_id + i};
 
         frame_encode(&h, ret);
-        memcpy(ret + FRAME_HEADER_BYTES, "\xa0\x06", 3); /* a field that nobody knows */
+        memcpy(ret + FRAME_HEADER_BYTES, "\xa0\x06", 3); /* an unknown field */
     }
 }
 
@@ -456,7 +456,7 @@ const void *rig_decoded(const struct rig_answer *a, uint16_t type)
     return msg;
 }
 
-/* A listener may be closed and made again later: nobody else is given its port meanwhile. */
+/* Nobody else gets the port while its listener is closed, so it can be made again. */
 int rig_listen(uint16_t *port)
 {
     struct sockaddr_in addr = {.sin_family = AF_INET,
@@ -491,7 +491,7 @@ int rig_accept_fresh(int listener)
     return fd;
 }
 
-/* Another one for each name. */
+/* A different one for each name. */
 static uint64_t peer_incarnation(const char *node)
 {
     uint64_t life = RIG_PEER;
@@ -546,7 +546,7 @@ int rig_peer_dials(const struct daemon *d, const char *node, struct rig_answer *
     return fd;
 }
 
-/* What the daemon says to a Hello on fd. */
+/* Sends a Hello on fd. Returns the daemon's answer. */
 static enum tern_err hello(int fd)
 {
     static struct rig_answer answer;
@@ -555,7 +555,7 @@ static enum tern_err hello(int fd)
     m.has_version_min = m.has_version_max = true;
     m.version_min = WIRE_VERSION_MIN;
     m.version_max = WIRE_VERSION;
-    (void)rig_message(fd, FRAME_HELLO, 1, 0, &m.base); /* above a limit it is told before it asks */
+    (void)rig_message(fd, FRAME_HELLO, 1, 0, &m.base); /* above a limit it answers unread */
     assert_int_equal(rig_read(fd, RIG_WAIT_MS, &answer), RIG_FRAME);
     assert_int_equal(answer.h.type, FRAME_HELLO_REPLY);
     return rig_status(&answer);

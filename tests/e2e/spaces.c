@@ -1,5 +1,5 @@
 /* An engine for the scripts of this folder: spaces SOCKET N commits one chunk in each of N
- * namespaces, and stays until the end of its input, with "ready" printed meanwhile.
+ * namespaces, prints "ready", and stays until the end of its input.
  *
  * Exit status: 0, or 1 with the daemon's error on standard output. */
 #include <stdio.h>

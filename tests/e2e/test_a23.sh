@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A23: supersession keeps long conversations of 8 sessions within their windows; without it they exhaust c128a_state in
-# turn 19. The plot has a line for each kind.
+# A23: with supersession 8 long conversations stay within their windows; without it they exhaust
+# c128a_state in turn 19. The plot has a line for each kind.
 source "$(dirname "$0")/with_ternd.sh"
 
 "$TERN_BUILD/tests/a23" --svg "$DIR/a23.svg" | tee "$DIR/table" || fail "a23 ended with ${PIPESTATUS[0]}"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# tern-agent beside real daemons. What it counts of a workload is what the workload itself found, to the token; both text
-# forms are read by others' parsers; health and readiness tell a daemon that is not there, hangs, drains or was started
-# anew, quickly; requests that are too large, too slow or too many do no harm; the page draws what the daemon tells.
+# tern-agent beside real daemons. Its counters of a workload match the workload's own figures to the token; parsers of
+# others read both text forms; health and readiness quickly report a daemon that is missing, hangs, drains or was
+# restarted; requests that are too large, too slow or too many do no harm; the page draws the daemon's figures.
 source "$(dirname "$0")/with_ternd.sh"
 needs python3 "to read figures"
 AGENT=$TERN_BIN/tern-agent
@@ -44,7 +44,7 @@ get "$URL/metrics"
 daemon prefill "$PREFILL_PORT" decode "$DECODE_PORT"
 daemon decode "$DECODE_PORT" prefill "$PREFILL_PORT"
 sleep 1.1 # ASK_AGAIN_MS
-says 200 ok "$URL/healthz" # the agent finds a daemon that comes later
+says 200 ok "$URL/healthz" # the agent finds a daemon that starts later
 DECODE_URL=$URL
 agent_run prefill_agent --socket "$DIR/prefill/admin.sock" --namespaces 1
 PREFILL_URL=$URL
@@ -64,7 +64,7 @@ get "$PREFILL_URL/metrics"
 same 'tern_prompt_tokens_total{tenant="default"}' "$(tool prompt_tokens)"
 same 'tern_matched_tokens_total{tier="device",tenant="default"}' "$(tool matched_tokens)"
 same 'tern_fetched_tokens_total{source="peer",tenant="default"}' 0
-# ... of which the namespaces' are all
+# ... all of it counted for namespaces, too
 [[ $(grep '^tern_namespace_matched_tokens_total{tier="device"' "$DIR/body" | awk '{ n += $2 } END { print n }') == "$(tool matched_tokens)" ]] ||
     fail "namespaces: $(grep tern_namespace "$DIR/body")"
 cp "$DIR/body" "$DIR/prefill.metrics"
@@ -75,7 +75,7 @@ FOUND=$(grep -E '^tern_(matched|fetched)_tokens_total' "$DIR/body" | awk '{ n +=
 [[ $FOUND == $((64 * $(tool prompt_pages))) ]] || fail "decode found $FOUND tokens, and the replay says 64 x $(tool prompt_pages)"
 [[ $(metric tern_fetch_seconds_count) -gt 0 && $(metric 'tern_request_seconds_count{request="match"}') -gt 0 ]] || fail "no times"
 
-# ---- what others read
+# ---- parsers of others
 if command -v promtool >/dev/null; then
     for file in "$DIR/body" "$DIR/prefill.metrics"; do promtool check metrics <"$file" || fail "promtool check metrics"; done
 else
@@ -101,7 +101,7 @@ else
     echo "not done: prometheus_client needs .venv (deploy/setup.sh makes it)"
 fi
 
-# ---- the page, with an engine that has something to show
+# ---- the page, with an engine to show
 mkfifo "$DIR/hold"
 "$TERN_BUILD/tests/holder" hold "$DIR/decode/default.sock" <"$DIR/hold" >"$DIR/holder.out" &
 PIDS[holder]=$!
@@ -155,7 +155,7 @@ function XMLHttpRequest() {}
 XMLHttpRequest.prototype.open = function (how, what) { if (what !== 'state.json') throw Error(what); };
 XMLHttpRequest.prototype.send = function () { this.responseText = JSON.stringify(STATE); this.onload(); this.onloadend(); };
 JS
-    drawn() { # STATE-FILE: what the page shows of it
+    drawn() { # STATE-FILE: what the page draws of it
         { cat "$DIR/stub.js"; printf 'var STATE = '; cat "$1"; printf ';\n'; cat "$DIR/script.js"
             printf "\nObject.keys(shown).forEach(function (id) { print(id + ': ' + textOf(shown[id])); });\n"; } >"$DIR/run.js"
         duk "$DIR/run.js" >"$DIR/drawn" 2>&1 || fail "the page's script: $(cat "$DIR/drawn")"
@@ -189,12 +189,12 @@ else
     echo "not done: running the page's script needs duk (package duktape)"
 fi
 
-# ---- requests that are none of its own
+# ---- requests that the agent does not serve
 says 404 "not found" "$DECODE_URL/nothing"
 says 405 "only GET" "$DECODE_URL/metrics" -X POST -d x
 says 405 "only GET" "$DECODE_URL/metrics" -X DELETE
 says 413 "no request" "$DECODE_URL/metrics" -X GET -d x
-for host in evil.example "evil.example:${DECODE_URL##*:}" 192.0.2.1; do # a page whose name leads here
+for host in evil.example "evil.example:${DECODE_URL##*:}" 192.0.2.1; do # a page whose name resolves to this host
     for path in / /state.json /metrics /healthz; do
         says 421 "tern-agent is not called that" "$DECODE_URL$path" -H "Host: $host"
     done
@@ -211,7 +211,7 @@ get "$DECODE_URL/healthz" -H "X: $(head -c 40000 /dev/zero | tr '\0' x)"
 [[ $STATUS == 4* || $STATUS == curl* ]] || fail "40 KB of headers: $STATUS"
 says 200 ok "$DECODE_URL/healthz"
 
-# One address has 16 connections, and each that is slow ends after 10 s.
+# One address may have 16 connections, and each slow one ends after 10 s.
 python3 - "${DECODE_URL#http://}" <<'PY' || fail "slow connections"
 import socket, sys, time
 host, port = sys.argv[1].split(":")
@@ -243,7 +243,7 @@ assert ended == len(slow) and took > 9, f"{ended} ended in {took:.1f} s"
 print(f"slow connections: ended after {took:.1f} s")
 PY
 
-# ---- a daemon that hangs, drains, ends, and comes again
+# ---- a daemon that hangs, drains, ends, and starts again
 get "$DECODE_URL/metrics"
 BEFORE=$(metric tern_start_time_seconds)
 kill -STOP "${PIDS[decode]}"
@@ -252,8 +252,8 @@ START=${EPOCHREALTIME/./}
 says 503 timed_out "$DECODE_URL/readyz"
 FIRST_MS=$(((${EPOCHREALTIME/./} - START) / 1000))
 [[ $FIRST_MS -ge 900 ]] || fail "a daemon that hangs is told of in $FIRST_MS ms"
-for _ in 1 2 3 4 5; do says 503 timed_out "$DECODE_URL/healthz"; done # known already, so not asked
-MOST=$((1 + (${EPOCHREALTIME/./} - START) / 2000000)) # a question waits 1 s, and another one comes 1 s later
+for _ in 1 2 3 4 5; do says 503 timed_out "$DECODE_URL/healthz"; done # known already, so the daemon is not asked
+MOST=$((1 + (${EPOCHREALTIME/./} - START) / 2000000)) # a query waits 1 s, and the next one follows 1 s later
 kill -CONT "${PIDS[decode]}"
 sleep 1.1
 says 200 ready "$DECODE_URL/readyz"

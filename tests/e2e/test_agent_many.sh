@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# As many tenants as there may be, 64, and 64,000 namespaces (--full): a scrape takes less than 50 ms, has no more series
-# than its limits say, and keeps the daemon's owner thread busy for less than 1 ms, all its questions together. What is timed is
-# judged on a machine at rest.
+# The maximum of 64 tenants, and 64,000 namespaces (--full): a scrape takes less than 50 ms, has no
+# more series than its limits allow, and all its queries together keep the daemon's owner thread
+# busy for less than 1 ms. Times are judged on a machine at rest.
 source "$(dirname "$0")/with_ternd.sh"
 [[ -n ${TERN_FULL:-} ]] || skip "64,000 namespaces are scraped with --full alone"
 [[ -z $SANITIZE ]] || skip "a sanitizer brings work of its own"
 needs python3 "to time requests"
 AGENT=$TERN_BIN/tern-agent
 [[ -x $AGENT ]] || skip "there is no tern-agent in this build: libmicrohttpd was not found"
-TENANTS=64 ENGINES=48 EACH=1334 # a daemon has no more engines
+TENANTS=64 ENGINES=48 EACH=1334 # the maximum of engines of a daemon
 {
     printf 'node: e2e\nworkers: 1\nhuge_pages: false\npage_bytes_min: 512\nadmin: {socket: %s}\n' "$DIR/admin.sock"
     printf 'limits: {namespaces: 70000, engines: %d, pools: 64}\ntenants:\n' $ENGINES
@@ -42,17 +42,17 @@ busy_us = lambda: int(open(owner).read().split()[0]) / 1000
 def timed(count, request):
     took = []
     for _ in range(count):
-        time.sleep(0.25)  # AGENT_FRESH_MS: each one asks the daemon
+        time.sleep(0.25)  # AGENT_FRESH_MS: each scrape queries the daemon
         before = busy_us()
         start = time.perf_counter()
         text = request()
         took.append(((time.perf_counter() - start) * 1000, busy_us() - before))
-    return text, statistics.median(t for t, _ in took), min(b for _, b in took)  # busy: with nothing else in its way
+    return text, statistics.median(t for t, _ in took), min(b for _, b in took)  # busy: undisturbed
 
 
 text, ms, us = timed(40, lambda: urllib.request.urlopen(url).read().decode())
 _, _, idle_us = timed(40, lambda: time.sleep(ms / 1000))
-us -= idle_us  # what the daemon does anyhow
+us -= idle_us  # what the daemon does in any case
 lines = [line for line in text.splitlines() if line[0] != "#"]
 spaces = [line for line in lines if line.startswith("tern_namespace_prompts_total")]
 others = [line for line in spaces if 'namespace="other"' in line]

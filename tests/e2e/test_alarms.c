@@ -1,6 +1,7 @@
-/* What an operator is told of a real daemon: in the log, who came and went, who did what, and whose
- * tenants peers refuse; and the alarms, from their beginning to their end, in the log and in the
- * status. (Those of the disk are in test_spill.c, those of steps in test_steps_overdue.c.) */
+/* Reports of a real daemon to its operator: in the log, connections and engines that come and go,
+ * the author of each operation, and tenants that peers refuse; and alarms, from their beginning to
+ * their end, in the log and in the status. (Alarms of the disk are in test_spill.c, those of steps
+ * in test_steps_overdue.c.) */
 #include <glob.h>
 #include <signal.h>
 #include <stdio.h>
@@ -21,7 +22,7 @@
 static struct daemon rig;
 static struct tern *admin;
 
-/* The alarm of that name and subject that `ternctl status` shows, owned; NULL: it is not on. */
+/* The alarm of that name and subject that `ternctl status` shows, owned; NULL: it is off. */
 static json_t *alarm_of(const char *name, const char *subject)
 {
     json_t *status = admin_ask(admin, "status", NULL), *row, *found = NULL;
@@ -75,14 +76,14 @@ FIXTURE(stop)
 
 static const uint32_t tokens[2 * PAGES * L];
 
-/* A session with pages of its own. */
+/* Begins a session with pages of its own. */
 static void begins(struct engine_session *s, struct engine *e)
 {
     assert_ok(e->tern, engine_begin_with(s, e, tokens, 0, TOKENS));
     assert_ok(e->tern, engine_extend(s, TOKENS, 0));
 }
 
-/* ---- who comes and goes ---- */
+/* ---- connections and engines that come and go ---- */
 
 TEST_WITH(log_tells_an_engines_life, NULL, stop)
 {
@@ -124,7 +125,7 @@ TEST_WITH(log_tells_an_engines_life, NULL, stop)
     assert_int_equal(rig_figure(admin, "status", "engine_processes_exited"), 1);
 }
 
-/* ---- who does what ---- */
+/* ---- the author of each operation ---- */
 
 static uint64_t nodes_evicted(const char *arguments)
 {
@@ -150,7 +151,7 @@ TEST_WITH(log_tells_what_operators_do, NULL, stop)
     assert_ok(e.tern, engine_end(&s));
     snprintf(arguments, sizeof arguments, "--socket %s evict --nodes 3", rig.admin);
     rig_wait_let_go(&rig);
-    wait_until((nodes = nodes_evicted(arguments)) > 0); /* what has no checksum yet stays */
+    wait_until((nodes = nodes_evicted(arguments)) > 0); /* pages without a checksum stay */
     assert_int_equal(nodes, 3);
     snprintf(line, sizeof line, " uid=%u conn=", (unsigned)getuid());
     assert_true(rig_log_has(&rig, "level=info event=operator_asks act=evict pid=", 0));
@@ -159,11 +160,11 @@ TEST_WITH(log_tells_what_operators_do, NULL, stop)
     assert_true(rig_log_has(&rig, "level=info event=operator_done act=evict pid=", 0));
     assert_true(rig_log_has(&rig, " err=OK result=\"3 nodes, 3 pages, 0 host pages\"", 0));
 
-    json_decref(admin_ask(admin, "reload", NULL)); /* nothing has changed */
+    json_decref(admin_ask(admin, "reload", NULL)); /* without changes */
     snprintf(line, sizeof line, "event=operator_done act=reload pid=%d ", (int)getpid());
     assert_true(rig_log_has(&rig, line, 0));
     assert_true(rig_log_has(&rig, " err=OK result=\"0 done, 0 need a restart, 0 failed\"", 0));
-    json_decref(admin_ask(admin, "status", NULL)); /* who looks is not told */
+    json_decref(admin_ask(admin, "status", NULL)); /* queries are not logged */
     assert_false(rig_log_has(&rig, "act=status", 0));
     engine_close(&e);
 }
@@ -179,7 +180,7 @@ TEST_WITH(alarm_of_a_share_that_is_used_up, NULL, stop)
     e = rig_engine(rig.socket, "one", L, PAGES * RIG_PAGE);
     for (uint32_t i = 0; i < 2; i++)
         begins(&s[i], &e);
-    usleep(600000); /* at the limit alone is no alarm: nobody is refused */
+    usleep(600000); /* the limit alone is no alarm: nobody is refused */
     assert_false(is_on("share_exhausted", "t0/limits.sessions"));
     assert_int_equal(engine_begin(&s[2], &e, tokens, L), TERN_BUSY);
     assert_true(rig_log_has(&rig, "level=warn event=share_exhausted subject=t0/limits.sessions ",
@@ -248,8 +249,8 @@ TEST_WITH(alarm_of_a_peer_that_is_down, NULL, stop)
     close(listener);
 }
 
-/* The daemon goes on; the tape of the first such step is kept, and the log says one line in 10 s.
- */
+/* The daemon continues; it keeps the tape of the first such step, and logs at most one line in 10
+ * s. */
 TEST_WITH(alarm_of_a_step_that_takes_too_long, NULL, stop)
 {
     struct engine_session s;

@@ -1,6 +1,6 @@
-/* Who has it (X11), between real daemons over TCP: what a prefill host computed, or put as a block,
- * is a hit on another host to which nobody named it; and hosts that hang or are gone cost the
- * deadline of a question and no more. Four daemons: the first has the others as its peers. */
+/* Fetches that name no peer (X11), between real daemons over TCP: a prefix that one host computed,
+ * or a block that it put, is a hit on another host; hosts that hang or are gone cost no more than
+ * the deadline of a question. Four daemons: the first has the others as its peers. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 #define TOKENS      (PAGES * PAGE_TOKENS)
 #define CALL_MS     20000
 #define ASK_MS      100  /* how long the daemon waits for an answer */
-#define SPARE_MS    3000 /* for a machine that does other things too; less than a link's 5 s */
+#define SPARE_MS    3000 /* for a busy machine; less than a link's 5 s */
 #define VALUE       RIG_PAGE
 #define KEYS        96
 
@@ -69,7 +69,7 @@ static struct engine_session begin(uint32_t host)
     return s;
 }
 
-/* The hosts' engines; `full` has computed all tokens, and `half` half of them. */
+/* Commits at the hosts' engines: `full` has computed all tokens, `half` half of them. */
 static void compute(void)
 {
     for (uint32_t i = 0; i < HOSTS; i++)
@@ -85,7 +85,7 @@ static void compute(void)
     }
 }
 
-/* A fetch that names nobody brings so many tokens from that host, within `ms`. */
+/* A fetch that names no peer returns n tokens from that host within `ms`. */
 static void brings(uint32_t n, const char *host, uint64_t ms)
 {
     struct engine_session s = begin(ASKS);
@@ -110,7 +110,7 @@ TEST_WITH(x11_what_one_host_computed_is_a_hit_on_another, start, stop)
     compute();
     brings(TOKENS, "full", CALL_MS);
     s = begin(ASKS);
-    assert_int_equal(s.matched, TOKENS); /* it is here now */
+    assert_int_equal(s.matched, TOKENS); /* it is resident here now */
     assert_ok(w.engine[ASKS].tern, engine_end(&s));
 }
 
@@ -180,7 +180,7 @@ static struct tern_block_set *set_of(uint32_t host, const char *hosts)
             fail_msg("%s: %s", #expr, tern_blocks_error_text(set));                                \
     } while (0)
 
-/* `full` puts the keys from the first, `half` those from the second on. */
+/* `full` puts the keys from the first on, `half` those from the second on. */
 static void put_blocks(uint32_t full, uint32_t half)
 {
     fill(3);
@@ -204,7 +204,7 @@ TEST_WITH(x11_block_that_one_host_put_is_a_hit_on_another, start, stop)
     any = set_of(ASKS, TERN_PEER_ANY);
     blocks_ok(here, tern_blocks_find(here, list.key, KEYS, CALL_MS, list.marks, &front));
     assert_int_equal(front, 0);
-    assert_int_equal(list.marks[8], TERN_BLOCK_NOWHERE); /* nobody was asked */
+    assert_int_equal(list.marks[8], TERN_BLOCK_NOWHERE); /* no peer was asked */
     blocks_ok(any, tern_blocks_find(any, list.key + 4, KEYS - 4, CALL_MS, list.marks, &front));
     assert_int_equal(list.marks[3], TERN_BLOCK_NOWHERE);
     assert_null(tern_blocks_host(any, 3));
@@ -230,7 +230,7 @@ TEST_WITH(x11_block_that_one_host_put_is_a_hit_on_another, start, stop)
     tern_blocks_close(any);
 }
 
-/* A router knows the host: nobody else is asked, though it has the blocks as well. */
+/* A router names the host: no other one is asked, although one has the blocks, too. */
 TEST_WITH(x11_block_of_the_host_that_is_named_comes_from_it, start, stop)
 {
     static const char *const wrong[] = {"nobody", "", "/disk"};

@@ -1,7 +1,7 @@
-/* Blocks over a real daemon: clients put, get, find, touch, pin and remove at random, two sets over
- * one pool, and are killed in the middle of it. A model in shared memory says which puts there
- * were: a get brings all bytes of one of them, of that key and set, and of none that a remove has
- * ended before. Keys differ in their last bit or in their length alone. */
+/* Blocks over a real daemon: clients put, get, find, touch, pin and remove at random in two sets
+ * over one pool, and are killed meanwhile. A model in shared memory records the puts: a get must
+ * return all bytes of one put of that key and set, and of none that a remove has ended before. Keys
+ * differ only in their last bit or in their length. */
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@
 #include "rig_daemon.h"
 #include "testing/test.h"
 
-#define VALUE    100004 /* no multiple of 8, nor of 4,096 */
+#define VALUE    100004 /* not a multiple of 8, nor of 4,096 */
 #define WORDS    (VALUE / 4)
 #define SETS     2
 #define KEYS     96 /* of a set */
@@ -28,19 +28,19 @@
 #define KILLS    12
 #define RUN_MS   250 /* between two kills */
 #define PIECES   3   /* of a value in a client's memory */
-#define PINS_MAX 1   /* of a client and set at a time, of one block each */
+#define PINS_MAX 1   /* of a client and set at a time, each of one block */
 
-/* A put has a number of its own; 0 is none. */
+/* The model's record of a put. Each put has a number; 0 is none. */
 struct put_seen {
     _Atomic uint32_t done;  /* 1: it was answered */
-    _Atomic uint64_t ended; /* the model's clock when a remove behind it had been answered; or 0 */
+    _Atomic uint64_t ended; /* the model's clock when a later remove was answered; or 0 */
     uint32_t set, key;
 };
 
 struct model {
     _Atomic uint64_t clock;
     _Atomic uint32_t puts;
-    _Atomic uint32_t wrong, ended_twice; /* gets of other bytes; of a put that was removed */
+    _Atomic uint32_t wrong, ended_twice; /* gets of wrong bytes; gets of a removed put */
     _Atomic uint64_t gets, hits, removed, pinned, again, damaged, loads, calls;
     struct put_seen put[PUTS_MAX];
 };
@@ -61,10 +61,10 @@ struct client {
     uint8_t bytes[LIST_MAX][TERN_BLOCK_KEY_MAX], ok[LIST_MAX];
     uint32_t value[LIST_MAX][WORDS];
     struct tern_block_pin *pin[SETS][PINS_MAX];
-    struct tern_block_counts told[SETS]; /* what of the sets' counts the model has */
+    struct tern_block_counts told[SETS]; /* counts that the model already has */
 };
 
-/* Errors that a client may get: there is no room, or somebody uses the block. */
+/* Errors that a client may get: no room, or the block is in use. */
 static void may_be(enum tern_err err, const struct tern_block_set *set)
 {
     if (err == TERN_OK || err == TERN_BUSY || err == TERN_POOL_EXHAUSTED || err == TERN_TIMED_OUT)
@@ -134,7 +134,7 @@ static void do_get(struct client *c, uint32_t s)
     }
 }
 
-/* Puts of these keys that were answered before it began are over when it is answered. */
+/* When a remove is answered, the puts of its keys that were answered before it began are over. */
 static void do_remove(struct client *c, uint32_t s)
 {
     static uint32_t over[PUTS_MAX];
@@ -276,8 +276,8 @@ FIXTURE(remove_all)
     return system(command) == 0 ? 0 : -1;
 }
 
-/* Clients of random calls, one of which is killed now and then, for `kills` kills; then all run to
- * their ends. */
+/* Runs clients with random calls and kills one now and then, `kills` times; then all run to their
+ * end. */
 static void play(uint32_t kills, uint64_t pool_bytes, uint64_t host_bytes)
 {
     pid_t pid[CLIENTS];
@@ -289,7 +289,7 @@ static void play(uint32_t kills, uint64_t pool_bytes, uint64_t host_bytes)
 
         if (i >= CLIENTS) {
             sleep_ms(RUN_MS);
-            proc_end(&pid[at]); /* perhaps it has ended by itself */
+            proc_end(&pid[at]); /* it may have ended by itself */
         }
         pid[at] = proc_fork();
         if (pid[at] == 0)
@@ -318,7 +318,7 @@ TEST_WITH(blocks_of_clients_that_are_killed_in_a_tight_pool, NULL, remove_all)
     assert_int_equal(rig_stop(&rig), 0);
 }
 
-/* The first of the blocks that one call put is evicted last. */
+/* The first of the blocks of one put call is evicted last. */
 TEST_WITH(blocks_at_the_front_of_a_list_stay_longest, NULL, remove_all)
 {
     struct client *c = calloc(1, sizeof *c);
@@ -355,13 +355,13 @@ TEST_WITH(blocks_at_the_front_of_a_list_stay_longest, NULL, remove_all)
 TEST_WITH(blocks_on_the_host_tier_come_back, NULL, remove_all)
 {
     begin("    host_memory: 8M\n    host_write_through: true\n");
-    play(4, 66 * page_bytes(), 7u << 20); /* large enough for sets to hold a page ahead */
+    play(4, 66 * page_bytes(), 7u << 20); /* large enough for sets to lease a page ahead */
     assert_true(model->loads > 0);
     end();
     assert_int_equal(rig_stop(&rig), 0);
 }
 
-/* A get of every key of both sets, after a restart: what comes is right, and some of it comes. */
+/* Gets every key of both sets after a restart: values are right. Returns how many are found. */
 static uint32_t get_all(struct client *c)
 {
     uint64_t before = model->hits;
@@ -387,7 +387,7 @@ static void restart(void)
         fail_msg("%s", why);
 }
 
-/* A block that was removed before an orderly end is not there after it, and nothing is wrong. */
+/* A block that was removed before an orderly end is gone after it, and no value is wrong. */
 TEST_WITH(blocks_on_the_disk_come_back_after_a_restart, NULL, remove_all)
 {
     struct client *c = calloc(1, sizeof *c);

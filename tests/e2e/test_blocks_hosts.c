@@ -1,8 +1,8 @@
-/* Blocks of two hosts, whose sets ask any peer: clients put, get, find, touch, pin, remove and
+/* Blocks of two hosts whose sets ask any peer: clients put, get, find, touch, pin, remove and
  * cancel at random, over pools and disks that are too small, while clients and daemons are killed.
- * A model in shared memory says which puts there were: a get brings all bytes of one of them, of
- * that key, and of none that a remove has ended before. A remove concerns one host, so one that is
- * to end puts goes to both hosts while nobody uses the key. TERN_FULL=1: minutes of it. */
+ * A model in shared memory records the puts: a get must return all bytes of one put of that key,
+ * and of none that a remove has ended before. A remove affects one host, so a client that ends puts
+ * removes the key from both hosts while nobody uses it (a purge). TERN_FULL=1: minutes of it. */
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -22,7 +22,7 @@
 
 #define HOSTS        2
 #define CLIENTS      20
-#define VALUE        160004 /* no multiple of 8, nor of 4,096 */
+#define VALUE        160004 /* not a multiple of 8, nor of 4,096 */
 #define WORDS        (VALUE / 4)
 #define KEYS         64
 #define POOL         28 /* pages of each host */
@@ -31,26 +31,26 @@
 #define TICK_MS      100
 #define SHORT        50 /* ticks */
 #define FULL         1500
-#define DAEMON_TICKS 15 /* a daemon is killed every so many ticks */
-#define UNDONE_TICKS 20 /* of removes before such a kill, which its disk may not have seen */
+#define DAEMON_TICKS 15 /* ticks between kills of a daemon */
+#define UNDONE_TICKS 20 /* the disk may have missed removes of that many ticks before a kill */
 #define CALL_MS      2000
 
-/* The others have to know this of a client, also when it is dead. */
+/* State of a client that the other clients need, even after its death. */
 struct slot {
-    _Atomic uint64_t uses; /* keys that its calls may bring to a host, a bit each */
+    _Atomic uint64_t uses; /* a bit for each key that its calls may bring to a host */
     _Atomic bool purges;
 };
 
 struct model {
     _Atomic bool over, no_purge;
     _Atomic uint32_t puts;
-    _Atomic uint32_t purger[KEYS];     /* who alone may use the key, from 1 on; 0: nobody */
-    _Atomic uint32_t gone_below[KEYS]; /* puts of that key below it are nowhere, but for `loose` */
+    _Atomic uint32_t purger[KEYS];     /* only user of the key, from 1 on; 0: anybody */
+    _Atomic uint32_t gone_below[KEYS]; /* earlier puts of that key are gone, except `loose` ones */
     _Atomic uint32_t wrong, removed_came, pin_lost, errors;
     _Atomic uint64_t gets, hits, purged, cancelled, pinned, elsewhere, loads, again, damaged, calls;
     struct slot slot[CLIENTS];
     uint8_t key[PUTS_MAX];
-    /* It may be there again: a call that could bring it was under way when its client or its
+    /* The put may exist again: a call that could bring it was in flight when its client or its
      * remove's daemon ended. */
     _Atomic uint8_t loose[PUTS_MAX];
 };
@@ -77,7 +77,7 @@ struct client {
     struct tern_block_queue *queue;
     struct list list, queued;
     struct tern_block_pin *pin;
-    uint32_t pinned; /* the key */
+    uint32_t pinned; /* key of the pin */
     struct tern_block_counts told;
 };
 
@@ -97,7 +97,7 @@ static void choose(struct client *c, struct list *l)
     }
 }
 
-/* Keeps those who purge the keys of the list away. False: somebody does already. */
+/* Marks the keys of the list as used, so that no client purges them. Returns false if one does. */
 static bool use(struct client *c, const struct list *l)
 {
     uint64_t mine = 0;
@@ -120,7 +120,7 @@ static void loosen(uint32_t key, uint32_t from, uint32_t to)
             model->loose[put] = 1;
 }
 
-/* The calls that used them are over; or are not, for all that is known of them. */
+/* The calls that used the keys are over; if not `over`, nobody knows how they ended. */
 static void let_go(struct slot *slot, bool over)
 {
     const uint64_t uses = slot->uses;
@@ -161,7 +161,7 @@ static void got(const struct client *c, const struct list *l, bool here)
     }
 }
 
-/* Errors that a client may get. True: the daemon is lost. */
+/* Checks that a client may get that error. Returns true if the daemon is lost. */
 static bool is_lost(enum tern_err err, const char *text)
 {
     if (err != TERN_OK && err != TERN_BUSY && err != TERN_POOL_EXHAUSTED && err != TERN_TIMED_OUT &&
@@ -191,7 +191,7 @@ static enum tern_err do_direct(struct client *c, bool puts)
     return err;
 }
 
-/* A call of the queue, and now and then one of the set while it waits or is under way. */
+/* A call of the queue, sometimes with one of the set while it waits or is in flight. */
 static enum tern_err do_queued(struct client *c, bool puts)
 {
     struct list *l = &c->queued;
@@ -263,7 +263,7 @@ static bool used_by_others(const struct client *c, uint32_t key)
     return false;
 }
 
-/* Removes a key from both hosts, where nobody uses it meanwhile. */
+/* Removes a key from both hosts while nobody uses it. */
 static enum tern_err purge(struct client *c, uint32_t key)
 {
     enum tern_err err = TERN_OK, other = TERN_OK;
@@ -271,7 +271,7 @@ static enum tern_err purge(struct client *c, uint32_t key)
 
     for (uint32_t i = 0; i < 100 && used_by_others(c, key); i++)
         usleep(2000);
-    puts = model->puts; /* nobody puts the key */
+    puts = model->puts; /* nobody puts the key now */
     if (used_by_others(c, key))
         return TERN_OK;
     err = tern_blocks_remove(c->set, c->list.keys, 1, CALL_MS / 4, &removed);
@@ -310,7 +310,7 @@ static void close_all(struct client *c)
     c->pin = NULL;
 }
 
-/* Again and again: a daemon may be down, or has not seen yet whom it lost. */
+/* Repeats: the daemon may be down, or may not have seen yet that the old client is gone. */
 static void open_all(struct client *c)
 {
     struct tern_block_config config = {.ns = {.model = "m"},
@@ -451,7 +451,7 @@ static void begin_client(pid_t pid[CLIENTS], uint32_t at, uint64_t seed)
         client_runs(at, seed);
 }
 
-/* Nobody knows what the daemon makes of the calls that were under way. */
+/* Kills a client: the results of its calls in flight are unknown. */
 static void kill_client(pid_t pid[CLIENTS], uint32_t at)
 {
     uint32_t owner = at + 1;
@@ -463,7 +463,7 @@ static void kill_client(pid_t pid[CLIENTS], uint32_t at)
     let_go(&model->slot[at], false);
 }
 
-/* The disk may still have what was removed moments before. */
+/* Kills a daemon: its disk may still have puts removed moments before. */
 static void kill_daemon(uint32_t host, const uint32_t gone_before[KEYS])
 {
     model->no_purge = true;

@@ -1,6 +1,5 @@
-/* Queues of blocks over a real daemon: calls that return at once, their results by the eventfd, and
- * each way in which a call ends before its time. A daemon that is stopped keeps a call under way.
- */
+/* Queues of blocks over a real daemon: calls that return at once, results by the eventfd, and each
+ * way in which a call ends early. A stopped daemon keeps a call in flight. */
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -171,8 +170,8 @@ TEST_WITH(queue_answers_in_order_and_counts_marks, NULL, remove_all)
     assert_int_equal(rig_stop(&rig), 0);
 }
 
-/* A put that is cancelled while the daemon is stopped. Returns whether it was under way by then,
- * and did not wait for its turn any more. */
+/* Cancels a put while the daemon is stopped. Returns true if the put was in flight by then, no
+ * longer queued. */
 static bool cancel_under_way(struct tern_block_queue *q, struct list *l, uint32_t pause_ms)
 {
     bool waits_on;
@@ -214,7 +213,7 @@ TEST_WITH(queue_ends_calls_that_are_cancelled, NULL, remove_all)
     ends_as(q, last, TERN_OK);
     for (uint32_t i = 0; i < LIST; i++)
         assert_int_equal(other->marks[i], 0);              /* its put never ran */
-    ends_as(q, submit(q, TERN_BLOCKS_PUT, l, 0), TERN_OK); /* nothing of the first one is left */
+    ends_as(q, submit(q, TERN_BLOCKS_PUT, l, 0), TERN_OK); /* no trace of the first one is left */
     assert_int_equal(tern_block_queue_cancel(q, 1u << 20), TERN_GONE);
     tern_block_queue_close(q);
     free(l);
@@ -222,7 +221,7 @@ TEST_WITH(queue_ends_calls_that_are_cancelled, NULL, remove_all)
     assert_int_equal(rig_stop(&rig), 0);
 }
 
-/* A put that ends at its deadline gives its pages back: the next one takes others. */
+/* A put that ends at its deadline frees its pages: the next put takes others. */
 TEST_WITH(queue_puts_after_one_that_timed_out, NULL, remove_all)
 {
     struct list *l = list_of(10, true), *again = list_of(10, false);
@@ -231,7 +230,7 @@ TEST_WITH(queue_puts_after_one_that_timed_out, NULL, remove_all)
 
     begin();
     q = queue_open();
-    for (uint32_t i = 0; i < 60; i++) { /* the daemon stops at each point of a put */
+    for (uint32_t i = 0; i < 60; i++) { /* stops the daemon at each point of a put */
         struct tern_block_result r;
 
         submit(q, TERN_BLOCKS_REMOVE, l, 0);
@@ -240,7 +239,7 @@ TEST_WITH(queue_puts_after_one_that_timed_out, NULL, remove_all)
         for (volatile uint32_t spin = 0; spin < i * 2000; spin++)
             ;
         kill(rig.pid, SIGSTOP);
-        (void)poll(NULL, 0, 40); /* beyond the deadline, and not for as long as giving back waits */
+        (void)poll(NULL, 0, 40); /* longer than the deadline, shorter than freeing pages waits */
         kill(rig.pid, SIGCONT);
         r = result_of(q);
         assert_true(r.err == TERN_OK || r.err == TERN_TIMED_OUT);
@@ -276,7 +275,7 @@ TEST_WITH(queue_refuses_what_it_cannot_take, NULL, remove_all)
     assert_int_equal(tern_block_queue_submit(q, &call, NULL), TERN_BUSY);
     assert_true(readable(q, RIG_WAIT_MS));
     assert_true(tern_block_queue_take(q, r, 8) > 0);
-    call.n = TERN_BLOCKS_LIST_MAX + 1; /* what the call itself refuses comes as its result */
+    call.n = TERN_BLOCKS_LIST_MAX + 1; /* an error of the call itself arrives as its result */
     call.marks = l->marks;
     call.tag = 7;
     assert_int_equal(tern_block_queue_submit(q, &call, NULL), TERN_OK);
@@ -289,7 +288,7 @@ TEST_WITH(queue_refuses_what_it_cannot_take, NULL, remove_all)
     assert_int_equal(rig_stop(&rig), 0);
 }
 
-/* A closed queue has no call under way, and a queue outlives its daemon. */
+/* Closing a queue ends its calls in flight, and a queue outlives its daemon. */
 TEST_WITH(queue_ends_with_its_owner_and_after_its_daemon, NULL, remove_all)
 {
     struct list *l = list_of(10, true);

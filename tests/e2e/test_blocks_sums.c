@@ -1,6 +1,6 @@
 /* Checksums that libtern brings with a put of blocks, over a real daemon: the daemon computes none,
- * and a wrong one costs the tenant its own block alone. Here libtern's checksum_fold is wrapped, so
- * that it gives wrong checksums; the daemon's is its own. */
+ * and a wrong one costs the tenant its own block alone. libtern's checksum_fold is wrapped here and
+ * returns wrong checksums; the daemon has its own. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,14 +11,14 @@
 #include "rig_daemon.h"
 #include "testing/test.h"
 
-#define VALUE 100004 /* no multiple of 8, nor of 4,096 */
+#define VALUE 100004 /* not a multiple of 8, nor of 4,096 */
 #define LIST  44     /* more than one part of a put (BLOCKS_PART_BYTES) */
-#define OTHER 80     /* as many as the pool has pages, and more */
+#define OTHER 80     /* more than the pages of the pool */
 
 static struct daemon rig;
 static struct tern *admin;
 static struct tern_block_set *set;
-static uint64_t wrong; /* what is added to each checksum */
+static uint64_t wrong; /* added to each checksum */
 
 static uint8_t key_bytes[LIST], value[LIST][VALUE], got[LIST];
 static struct tern_block_key keys[LIST];
@@ -81,14 +81,14 @@ static uint64_t memory(const char *what)
     return rig_figure(admin, "status", path);
 }
 
-/* All blocks, and waits until the daemon has the checksums of their pages. */
+/* Puts all blocks, and waits until the daemon has the checksums of their pages. */
 static void put_all(void)
 {
     assert_ok(NULL, tern_blocks_put(set, keys, values, LIST, 5000, NULL));
     wait_until(memory("sealed_pages") == LIST);
 }
 
-/* How many blocks there are. Each has the bytes of its put. */
+/* Gets all blocks: each must have the bytes of its put. Returns how many are found. */
 static uint32_t get_all(void)
 {
     uint32_t n = 0;
@@ -103,7 +103,7 @@ static uint32_t get_all(void)
     return n;
 }
 
-/* Makes way for other blocks, which leaves those of the put on the host tier, if anywhere. */
+/* Puts other blocks, so that the first ones stay at most on the host tier. */
 static void evict_all(void)
 {
     uint8_t other[OTHER][2];
@@ -130,8 +130,8 @@ TEST(blocks_bring_their_checksums_and_the_daemon_computes_none)
     assert_int_equal(get_all(), LIST);
 }
 
-/* The daemon believes them, so that no copy of the page agrees: none is kept, and what comes from
- * the pool itself is right. */
+/* The daemon trusts the wrong checksums, so no copy of a page matches: no copy is kept, and pages
+ * from the pool itself are right. */
 TEST(blocks_whose_checksums_are_wrong_are_dropped_and_never_wrong)
 {
     wrong = 1;

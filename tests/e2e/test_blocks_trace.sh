@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Real traces through blocks, with the pages of each engine: SGLang's of 64 tokens, vLLM's of 16, LMCache's of 256. With pools
-# that hold everything blocks find exactly what sessions find, to the page. The first 300 requests of each trace; all of
-# them with TERN_FULL=1. Needs the traces: exit 77 without.
+# Real traces through blocks, with the pages of each engine: SGLang's of 64 tokens, vLLM's of 16, LMCache's of 256. In pools
+# with room for everything blocks find exactly what sessions find, to the page. The first 300 requests of each trace; all of
+# them with TERN_FULL=1. Needs the traces: exit 77 without them.
 . "$(dirname "$0")/replay_lib.sh"
 
 traces=${TERN_TRACES:-}
@@ -17,7 +17,7 @@ export TERN_LIBRARY=$TERN_BUILD/client/libtern.so
 limit=300
 [ "${TERN_FULL:-0}" = 1 ] && limit=100000000
 
-# blocks TRACE L PAGES: over a daemon of its own
+# blocks TRACE L PAGES: with a daemon of its own
 blocks() {
     local memory=$(($3 / 4096 + 8)) # 256 bytes a page
     cat >"$DIR/blocks.yaml" <<YAML
@@ -44,7 +44,7 @@ sessions() {
     replay --trace "$traces/$1.jsonl" --limit "$limit" --profile "$3" --page-bytes 512 --concurrency 1 "${@:4}"
 }
 
-# equal TRACE L PROFILE: with room for all
+# equal TRACE L PROFILE: with room for everything
 equal() {
     local matched pages tokens
     read -r matched pages tokens < <(python3 "$HERE/trace_oracle.py" "$traces/$1.jsonl" "$2" "$limit")
@@ -63,8 +63,9 @@ equal conversation 256 tiny-256
 equal agentic 16 tiny-16
 equal conversation 16 tiny-16
 
-# tight TRACE PAGES PERCENT: pools too small; at least so much of what sessions find. A session keeps its prefix until it is
-# over and evicts the end of another first. Blocks go by their last use, one by one, and a put holds pages for the next.
+# tight TRACE PAGES PERCENT: pools too small; blocks find at least PERCENT of what sessions find. A session keeps its prefix
+# until it ends, and others are evicted from their end first. Blocks are evicted one by one by their last use, and a put
+# keeps pages for the next put.
 tight() {
     local pages
     blocks "$1" 64 "$2"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Every planted bug must be found by the simulator, in a run from a random start (TERN_FULL=1: in each of five runs from
-# starts far apart): within 200,000 seeds (two need some 10,000 in the middle). Prints the table with the median. As many bugs are looked
-# for at a time as there are cores.
+# The simulator must find every planted bug within 200,000 seeds (two need some 10,000 in the
+# middle), in a run from a random start (TERN_FULL=1: in each of five runs from distant starts).
+# Prints the table with the median. Searches as many bugs at a time as there are cores.
 source "$(dirname "$0")/with_ternd.sh"
 
 sim=$TERN_BIN/tern-sim-bugs
@@ -10,15 +10,15 @@ seeds=200000 runs=1
 [[ -n ${TERN_FULL:-} ]] && runs=5
 first=${TERN_SIM_FIRST:-$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}
 
-# What it says of a number that is none: `bugs are numbered 1 to N`.
+# The message for a number that is no bug: `bugs are numbered 1 to N`.
 said=$("$sim" --bug 0 2>&1 || true)
 planted=${said##* }
 [[ $said == *numbered* && $planted =~ ^[0-9]+$ ]] || fail "tern-sim-bugs does not say how many bugs it has: $said"
 
 echo "tern-sim-bugs: $planted bugs, up to $seeds seeds from $first (repeat with TERN_SIM_FIRST=$first)"
-look() { # BUG: writes what was found; a bug that this build cannot show has no file
+look() { # BUG: writes the result; a bug that this build cannot show has no file
     "$sim" --bug "$1" --runs "$runs" --seeds "$seeds" --first "$first" --json >"$DIR/$1.bug" 2>"$DIR/$1.err" && return
-    [[ $? -eq 1 ]] || { grep -q numbered "$DIR/$1.err" && rm "$DIR/$1.bug"; } # 1: found nothing, as its file says
+    [[ $? -eq 1 ]] || { grep -q numbered "$DIR/$1.err" && rm "$DIR/$1.bug"; } # 1: found nothing; its file has that result
 }
 export -f look
 export DIR sim seeds runs first
@@ -38,8 +38,8 @@ late = [b["bug"] for b in r["bugs"] if b["bug"] <= 9 and max(b["seeds"]) > 20000
 assert not late, "more than 20,000 seeds: %s" % late
 assert not lost and r["missed"] == 0, "planted bugs that were not found: %s" % lost
 ' "$DIR" "${TERN_SOURCE:?}/tests/sim/bugs" "$runs"
-# The kept histories still fail with their bug. If one does not, the simulator has changed under it: make it anew with
-# `tern-sim-bugs --bug N --shrink tests/sim/tapes`.
+# The kept histories still fail with their bug. If one does not, the simulator has changed: make the
+# tape anew with `tern-sim-bugs --bug N --shrink tests/sim/tapes`.
 for tape in "${TERN_SOURCE:?}"/tests/sim/tapes/bug-*.tape; do
     bug=${tape##*/bug-}
     if "$sim" --bug "${bug%%-*}" --tape "$tape"; then

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# A certificate that comes to its end, and one of another CA: the log and ternctl say so while the links still live.
+# A certificate close to its end, and one of another CA: the log and ternctl report both while links
+# are up.
 source "$(dirname "$0")/with_ternd.sh"
 [[ -z $SANITIZE ]] || skip "a sanitizer has to be the first library"
 "$CC" -std=gnu17 -O1 -shared -fPIC -o "$DIR/interpose.so" "$HERE/interpose_clock.c" -ldl
@@ -7,7 +8,7 @@ DAYS=10 bash "$TERN_SOURCE/deploy/make-certs.sh" "$DIR/certs" e2e
 bash "$TERN_SOURCE/deploy/make-certs.sh" "$DIR/other" e2e
 DAY=$((24 * 3600))
 
-# ahead SECONDS: what the daemon takes the time for
+# ahead SECONDS: moves the daemon's time
 ahead() {
     echo "$1" >"$DIR/ahead.new"
     mv "$DIR/ahead.new" "$DIR/ahead"
@@ -28,7 +29,7 @@ wait_for "the alarm" grep -q "level=error event=certificate_expires .* left_s=-8
 [[ $(grep -c event=certificate_expires "$DIR/log") == 2 ]] || fail "not once each: $(cat "$DIR/log")"
 ends 1 "has expired" "$CTL" reload
 
-# another one, which is of another CA
+# a new certificate of another CA
 cp "$DIR/other/e2e.pem" "$DIR/other/e2e.key" "$DIR/certs/"
 ends 0 "warning: this node's certificate comes from no CA" "$CTL" reload --dry-run
 json "$("$CTL" reload --dry-run --json)" "not j['own_ca']"

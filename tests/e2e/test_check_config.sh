@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# ternd --check-config: what it passes starts; what cannot start here is named, all of it, and leaves no trace.
+# ternd --check-config: a configuration that passes starts; every reason why one cannot start here is named,
+# and no trace is left.
 source "$(dirname "$0")/with_ternd.sh"
 
-# config FOLDER LISTEN PEER TLS: a configuration in $DIR/check.yaml
+# config FOLDER LISTEN PEER TLS: writes a configuration to $DIR/check.yaml
 config() {
     cat >"$DIR/check.yaml" <<EOF
 node: e2e
@@ -18,8 +19,8 @@ $4
 EOF
 }
 
-# check STATUS FOLDER LISTEN PEER TLS PATTERN...: the exit status with that configuration; and each pattern is a line of
-# standard error, which has no line more
+# check STATUS FOLDER LISTEN PEER TLS PATTERN...: the exit status with that configuration; standard
+# error has exactly one line for each pattern
 check() {
     local status=$1 rc=0
     config "${@:2:4}"
@@ -39,7 +40,7 @@ check() {
 
 CLEAR="insecure_peers: true"
 
-# --help lists the keys of the entries that flags may add: all of those that are in force
+# --help lists the keys of the entries that flags may add: all keys in force
 "$TERN_BIN/ternd" --check-config --insecure_peers --tenant "name=t0,socket=$DIR/t0.sock,memory=16M" \
     --peer name=other,address=127.0.0.1:1,tenants=t0 --admin.socket "$DIR/admin.sock" >"$DIR/out"
 "$TERN_BIN/ternd" --help | tr -s ' \n' ' ' >"$DIR/help"
@@ -65,7 +66,7 @@ check 0 "$DIR/run" "127.0.0.1:$port" 127.0.0.1:1 "$CLEAR"
 "$CTL" --socket "$DIR/run/admin.sock" ping >/dev/null || fail "the daemon was disturbed"
 ternd_stop
 
-# each thing that is wrong, and all of it at once
+# each error alone, and all at once
 check 2 "$DIR/none" 127.0.0.1:0 127.0.0.1:1 "$CLEAR" \
     "none/admin.sock: its folder $DIR/none: No such file" "none/t0.sock: its folder"
 touch "$DIR/file"
@@ -97,7 +98,7 @@ check 2 "$DIR/none" 192.0.2.1:7001 "[fe80::1%nosuch0]:7001" "$(tls other other)"
     "admin.sock: its folder" "t0.sock: its folder" "tls: .*DNS:e2e" "listen: 192.0.2.1" "peer other: "
 [[ -z $(ls "$DIR/run") ]] || fail "left behind: $(ls "$DIR/run")"
 
-# and a start that fails says the same, and one with few descriptors what is missing
+# a failing start prints the same; one with few descriptors names them
 config "$DIR/run" 127.0.0.1:0 127.0.0.1:1 "$CLEAR"
 (ulimit -n 200 && exec "$TERN_BIN/ternd" --config "$DIR/check.yaml" 2>"$DIR/log") &
 TERND_PID=$!

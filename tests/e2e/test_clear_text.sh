@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
-# One daemon with TLS and one in the clear, each the other's peer: both see from the first bytes what the other speaks,
-# whoever dials, and say so with the setting.
+# One daemon with TLS and one in the clear are each other's peer: both detect the difference from
+# the first bytes, whoever dials, and report the setting.
 source "$(dirname "$0")/with_ternd.sh"
 bash "$TERN_SOURCE/deploy/make-certs.sh" "$DIR/certs" secure clear
 
-# Two ports that nobody has.
 free_ports SECURE CLEAR
 
 peer_of() { # NODE PORT
@@ -17,7 +16,7 @@ ternd_run secure --listen "127.0.0.1:$SECURE" --tls.ca "$DIR/certs/ca.pem" --tls
 ternd_run clear --listen "127.0.0.1:$CLEAR" --insecure_peers --tenant "name=t0,socket=$DIR/clear/t0.sock,memory=16M" \
     --peer "$(peer_of secure "$SECURE")"
 
-tells() { # NODE PATTERN: it has warned so
+tells() { # NODE PATTERN: it has logged that warning
     wait_for "$1: $2" grep -q "level=warn event=$2" "$DIR/$1/log"
 }
 

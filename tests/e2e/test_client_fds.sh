@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# P7: descriptors that clients send: TCP sockets that linger at their last close, for longer than this test lasts. With a
+# P7: clients send descriptors: TCP sockets that linger at their last close for longer than this test lasts. With a
 # kernel that refuses them and with one that cannot (interpose_fds.c) nobody else waits, no descriptor stays, the limits
-# come back, and the daemon ends in time. No libtern: whoever does this speaks the wire by itself.
+# are restored, and the daemon ends in time. No libtern: such a client speaks the wire by itself.
 source "$(dirname "$0")/with_ternd.sh"
 needs python3 "to speak the wire"
 "$CC" -std=gnu17 -O1 -shared -fPIC -o "$DIR/fds.so" "$HERE/interpose_fds.c" -ldl
@@ -23,8 +23,8 @@ cat >"$DIR/attack.py" <<'PYTHON'
 import array, atexit, json, os, resource, signal, socket, struct, subprocess, sys, threading, time
 
 ternd, ctl, folder, preload, given = sys.argv[1:]
-LINGER_S = 120  # longer than whatever here is waited for
-SOON_S = 20     # a share of that, and far more than an answer takes
+LINGER_S = 120  # longer than every wait in this test
+SOON_S = 20     # a part of that, and far more than an answer takes
 LIMIT_S = 60
 HELLO, PING = 1, 25
 RIGHTS, OOB = 253, socket.MSG_OOB
@@ -62,7 +62,7 @@ def connect(name, greet=True):
     return s
 
 
-# ---- what lingers ----
+# ---- lingering sockets ----
 
 far = socket.socket()
 far.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
@@ -89,7 +89,7 @@ def lingering(n):
     return made
 
 
-refused = 0  # by the kernel, and so closed here: without their wait
+refused = 0  # refused by the kernel, so closed here: their wait is removed
 
 
 def send(s, data, n=1, flags=0):
@@ -104,7 +104,7 @@ def send(s, data, n=1, flags=0):
         sent = True
     except PermissionError:
         refused += 1
-    except OSError:  # the daemon has ended the connection meanwhile
+    except OSError:  # the daemon has closed the connection meanwhile
         pass
     for t in made:
         if not sent:
@@ -114,7 +114,7 @@ def send(s, data, n=1, flags=0):
         os.kill(d.pid, signal.SIGCONT)
 
 
-# ---- the daemon, and tenant b, which is served all the time ----
+# ---- the daemon, and tenant b, which must be served all the time ----
 
 class Daemon:
     def __init__(self, listeners=()):
@@ -322,7 +322,7 @@ attacks = [beside_hello, beside_three_bytes, beside_a_request, as_many_as_fit, o
 d = None
 queued = []
 listeners = []
-if given == "given":  # somebody has connected, and said it all, before the daemon is there
+if given == "given":  # a client has connected and sent everything before the daemon starts
     for name in ("a", "admin"):
         s = socket.socket(socket.AF_UNIX)
         s.bind(f"{folder}/{name}.sock")
@@ -363,7 +363,7 @@ if looked:
     status = d.status()["descriptors"]
     assert status["connections_ended"] > 20, status
 
-# It ends, though connections have come, some of them unseen.
+# The daemon ends although connections have arrived, some of them unseen.
 left = many("a") + unseen("a", 8)
 threading.Timer(0.1, lambda: os.kill(d.pid, signal.SIGCONT)).start()
 d.end()

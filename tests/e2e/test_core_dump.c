@@ -1,6 +1,6 @@
-/* What a core dump of the daemon has of its tenants: nothing. Token ids are sent to a daemon, go to
- * its peer in a fetch, and pages go back; wherever in memory of either lies any of that, the
- * mapping is one that a dump leaves out, and a dump that the kernel writes does not have it. */
+/* A core dump of the daemon has nothing of its tenants. Token ids are sent to a daemon and go to
+ * its peer in a fetch, and pages come back. Wherever these lie in memory of either daemon, the
+ * mapping is excluded from dumps, and a dump written by the kernel does not have them. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -32,8 +32,8 @@ static uint8_t page[NEEDLE];
 enum { HAS_TOKENS = 1, HAS_PAGE = 2, HAS_BOTH = 3 };
 
 struct seen {
-    unsigned excluded, dumped; /* what is in mappings that a dump leaves out, and in others */
-    char which[LINE];          /* the last of those others */
+    unsigned excluded, dumped; /* found in excluded mappings, and in others */
+    char which[LINE];          /* the last of the others */
 };
 
 static unsigned has(const uint8_t *bytes, size_t n)
@@ -42,7 +42,7 @@ static unsigned has(const uint8_t *bytes, size_t n)
            (memmem(bytes, n, page, NEEDLE) ? HAS_PAGE : 0u);
 }
 
-/* What that much of a file has, read from there. Pieces overlap. */
+/* Searches the bytes [from, to) of a file. Pieces overlap. */
 static unsigned range_has(int fd, uint64_t from, uint64_t to)
 {
     unsigned found = 0;
@@ -78,8 +78,7 @@ static struct seen look(const struct daemon *d)
     maps = fopen(path, "re");
     assert_non_null(maps);
     while (fgets(line, sizeof line, maps)) {
-        if (line[0] < 'A' ||
-            line[0] > 'Z') { /* "ADDRESS-ADDRESS ...", and "Field: ..." behind it */
+        if (line[0] < 'A' || line[0] > 'Z') { /* "ADDRESS-ADDRESS ...", then lines "Field: ..." */
             assert_int_equal(sscanf(line, "%llx-%llx ", &from, &to), 2);
             memcpy(head, line, sizeof head);
         } else if (sscanf(line, "Rss: %llu", &rss) != 1 && strncmp(line, "VmFlags:", 8) == 0 &&
@@ -96,7 +95,7 @@ static struct seen look(const struct daemon *d)
     return ret;
 }
 
-/* Of a transfer that took place both ends keep tokens and pages. */
+/* After a transfer both ends have tokens and pages. */
 FIXTURE(start)
 {
     struct daemon_options o[2] = {
@@ -105,7 +104,7 @@ FIXTURE(start)
     struct engine_session s, t;
 
     assert_non_null(mkdtemp(cwd));
-    assert_int_equal(chdir(cwd), 0); /* where a dump comes */
+    assert_int_equal(chdir(cwd), 0); /* folder of the dump */
     o[1] = o[0];
     o[1].node = "rig";
     rig_start_pair(&source, &rig, dir, o);
@@ -152,7 +151,7 @@ TEST(memory_with_tokens_or_pages_is_left_out_of_dumps)
     }
 }
 
-/* The file that a crash leaves in that folder, which is removed; -1: none comes. */
+/* Opens the core file in that folder and removes it; -1: none comes. */
 static int core_of(const char *folder)
 {
     for (uint64_t end = rig_now_ms() + CORE_MS; rig_now_ms() < end; usleep(10000)) {
@@ -195,7 +194,7 @@ TEST(core_dump_has_no_tokens_and_no_pages)
         printf("skipped: no dump came\n");
         skip();
     }
-    daemon_stop(&rig); /* the dump is whole when the process is gone */
+    daemon_stop(&rig); /* the dump is complete once the process is gone */
     assert_int_equal(fstat(fd, &st), 0);
     printf("core dump: %lld bytes\n", (long long)st.st_size);
     assert_true(st.st_size > 0);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What a daemon leaves when it ends by a bug, or is ended by a signal that stands for one: a tape a crash, that
-# tern-sim plays, as many as are kept, and a line in its log. And what a disk that is full costs: nothing that was there.
+# The remains of a daemon that ends by a bug, or by a signal that stands for one: a tape for each crash, which tern-sim
+# plays, up to the number kept, and a line in its log. A full disk at that moment damages no existing tape.
 source "$(dirname "$0")/with_ternd.sh"
 ulimit -c 0 # daemons are crashed on purpose
 KEPT=$(sed -nE 's/^#define TAPE_CRASHES_KEPT ([0-9]+)$/\1/p' "$TERN_SOURCE/daemon/shell/tape/tape.h")
@@ -21,13 +21,13 @@ crash() {
     [[ $rc == $((128 + $(kill -l "$1"))) ]] || fail "SIG$1: the daemon ended with $rc"
 }
 
-# tape_of_log: where the log of the crash says that the tape is
+# tape_of_log: the path of the tape in the log of the crash
 tape_of_log() {
     [[ $(grep -c "event=crash" "$DIR/log") == 1 ]] || fail "not one line for one crash"
     sed -nE 's/^ts=.* level=error event=crash .* tape="([^"]*)"$/\1/p' "$DIR/log"
 }
 
-# ---- a tape a crash, of the daemon's incarnation
+# ---- a tape for each crash, with the daemon's incarnation
 TAPES=()
 for signal in ABRT SEGV; do
     ternd_start "" 16M 1
@@ -45,7 +45,7 @@ for tape in "${TAPES[@]}"; do
     grep -q "\"incarnation\": *\"${tape##*.}\"" "$DIR/kept" || fail "$tape is of another daemon: $(cat "$DIR/kept")"
 done
 
-# ---- the oldest go, but for the last KEPT
+# ---- the oldest are removed, except the last KEPT
 for _ in $(seq "$KEPT"); do
     ternd_start "" 16M 1
     crash ABRT
@@ -53,11 +53,11 @@ done
 [[ $(ls "$ADMIN".tape.* | wc -l) == "$KEPT" ]] || fail "not $KEPT tapes: $(ls "$ADMIN".tape.*)"
 [[ ! -e ${TAPES[0]} && ! -e ${TAPES[1]} ]] || fail "the oldest were kept: $(ls "$ADMIN".tape.*)"
 
-# ---- a full disk: the tape that was there stays, and the cause is told
+# ---- a full disk: the existing tape stays, and the log has the cause
 ternd_start "" 16M 1
 "$CTL" tape "$DIR/a.tape" >/dev/null
 cp "$DIR/a.tape" "$DIR/before"
-for _ in $(seq 60); do "$CTL" status >/dev/null; done # a longer tape: the log has to fit, it alone
+for _ in $(seq 60); do "$CTL" status >/dev/null; done # a longer tape: only the log must still fit
 prlimit --pid "$TERND_PID" --fsize=4096:4096
 ends 1 "File too large: raise RLIMIT_FSIZE" "$CTL" tape "$DIR/a.tape"
 cmp -s "$DIR/a.tape" "$DIR/before" || fail "what was there was lost"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What an operator ends: session close, engine kick, pool close, each with a line of the log that names who did it.
+# Operations that end something: session close, engine kick, pool close; each logs who did it.
 source "$(dirname "$0")/with_ternd.sh"
 needs python3 "to check the JSON"
 ternd_start "    host_memory: 16M
@@ -23,7 +23,7 @@ logged() { # ACT RESULT-PATTERN
     grep -qE "event=operator_done act=$1 pid=[0-9]+ uid=$(id -u) .*result=\"?$2" "$DIR/log" || fail "the log has no result of $1: $2"
 }
 
-# ---- a session that its engine uses stays; one that is away goes, and its engine is told so
+# ---- a session in use by its engine stays; one that is away is closed, and its engine gets GONE
 USED=$("$CTL" sessions --engine holder --json | value "j['sessions'][0]['session']")
 GONE=$("$CTL" sessions --json | value "[s['session'] for s in j['sessions'] if s['state'] == 'retracted'][0]")
 ends 1 "its engine uses it" "$CTL" session close "$USED"
@@ -58,13 +58,13 @@ unset "PIDS[hold]"
 ended() { "$CTL" engines --json | value "[e['name'] for e in j['engines']]" | grep -qv holder; }
 wait_for "the end of its process" ended
 
-# ---- then its pool is nobody's
+# ---- then its pool has no owner
 ends 0 "$POOL is being closed: .* prefix nodes go" "$CTL" pool close "$POOL"
 logged pool-close "[0-9]* nodes go"
 closed() { "$CTL" pools --json | value "[p['pool'] for p in j['pools']]" | grep -qv "$POOL"; }
 wait_for "the pool's end" closed
 
-# ---- a tape has all of it, and plays it back
+# ---- a tape has all of it and replays it
 "$CTL" tape "$DIR/a.tape" --tokens --json >"$DIR/tape.json"
 HASH=$(value "j['core_hash']" <"$DIR/tape.json")
 "$TERN_BIN/tern-sim" --tape "$DIR/a.tape" --json >"$DIR/played.json" || fail "tern-sim could not play the tape"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A day in the life of two hosts, from what `cmake --install` lays down: they talk TLS and serve traffic, a peer and a tenant
-# join, certificates are rotated, a disk fills, an engine dies, a host is drained, and another one is upgraded. After each the
-# metrics, the log and the alarms say what an operator is told they would.
+# A day in the life of two hosts, from what `cmake --install` installs: they talk TLS and serve traffic, a peer and a tenant
+# join, certificates are rotated, a disk fills, an engine dies, a host is drained, and another one is upgraded. After each
+# event the metrics, the log and the alarms report it as documented.
 source "$(dirname "$0")/with_ternd.sh"
 [[ -z $SANITIZE ]] || skip "a sanitizer's build is not what is installed"
 needs python3 "to read figures"
@@ -52,7 +52,7 @@ start() { # NODE COMMAND...: that command and then the daemon's
 }
 ctl() { ternctl --socket "$DIR/$1/admin.sock" "${@:2}"; }
 logged() { grep -q "$2" "$DIR/$1/log"; }
-says() { # NODE PATTERN: its log will
+says() { # NODE PATTERN: waits until its log has the line
     wait_for "$1's log to say $2" logged "$1" "$2"
 }
 alarms() { ctl "$1" status --json | value '" ".join(sorted(a["name"] for a in j["alarms"]))'; }
@@ -66,7 +66,7 @@ shows() { # NODE NAME{LABELS} VALUE
 }
 shown() { wait_for "$2 of $1 to be $3" shows "$@"; }
 TENANT=default
-replay() { # ARGS...: one of TENANT between a and b, without a fault
+replay() { # ARGS...: between the engines of TENANT on a and b, without a fault
     tern-replay --prefill "$DIR/a/$TENANT.sock" --decode "$DIR/b/$TENANT.sock" --peer a --profile tiny --page-bytes 512 \
         --sessions 4 --turns 4 "$@" --json >"$DIR/json" 2>"$DIR/err" || fail "tern-replay: $(cat "$DIR/err" "$DIR/json")"
     json "$(cat "$DIR/json")" "j['wrong_bytes'] == j['failed_requests'] == j['leaked_pages'] == 0 and j['transferred_pages'] > 0"
@@ -85,7 +85,7 @@ done_with() { echo "ok: $*"; }
 certificates 30
 configure a "{name: b, address: \"127.0.0.1:${PORT[b]}\", tenants: [default]}"
 configure b "{name: a, address: \"127.0.0.1:${PORT[a]}\", tenants: [default]}"
-# The disk of a is a file system of its own where this user may mount one.
+# The disk of a is a file system of its own if this user may mount one.
 DISK=() DISK_BYTES=24M
 mkdir "$DIR/a/disk"
 if unshare --mount true 2>/dev/null && unshare --mount mount -t tmpfs -o "size=$DISK_BYTES" disk "$DIR/a/disk" 2>/dev/null; then
@@ -135,7 +135,7 @@ TENANT=second replay --seed 10
 shown b 'tern_prompt_tokens_total{tenant="second"}' "$(tool prompt_tokens)"
 done_with "a new tenant"
 
-# ---- certificates: what a peer that starts anew shows is of the new ones, and the links of the old ones live on
+# ---- certificates: a restarted peer presents a new one, and links with the old ones stay up
 before=$(metric a tern_certificate_left_seconds)
 certificates 300
 for node in a b c; do
@@ -153,7 +153,7 @@ done_with "certificates rotated"
 if [[ ${#DISK[@]} -gt 0 ]]; then
     nsenter --mount="/proc/${PIDS[a]}/ns/mnt" dd if=/dev/zero of="$DIR/a/disk/another" bs=1M count=20 status=none
 fi
-for seed in 3 4 5 6; do # what is not stored yet
+for seed in 3 4 5 6; do # prefixes that are not stored yet
     "$TERN_BUILD/tests/holder" put "$DIR/a/default.sock" 16 $seed >/dev/null || fail "holder"
 done
 wait_for "the alarm" alarm_on a spill_full
@@ -178,7 +178,7 @@ shown b 'tern_sessions' 0
 replay --seed 8
 done_with "an engine dies"
 
-# ---- a host is drained, and taken back
+# ---- a host is drained, and the drain is cancelled
 holds
 ctl b drain >/dev/null
 says b "event=draining"
@@ -191,7 +191,7 @@ kill -9 "$HOLDER"
 wait "$HOLDER" 2>/dev/null || true
 done_with "a drain, taken back"
 
-# ---- an upgrade of one host: what is left serves, and is told
+# ---- an upgrade of one host: the other one serves, and reports it
 ctl b drain --wait=60s >/dev/null || fail "drain --wait: $?"
 wait "${PIDS[b]}" || fail "b ended with $?"
 wait_for "the alarm" alarm_on a peer_down

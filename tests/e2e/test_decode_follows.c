@@ -1,6 +1,6 @@
 /* Y4, Y5 through two daemons: decode follows a session while prefill computes it. Every byte is
- * compared as soon as it is said to be there, and the depth is seen to grow before the source has
- * finished; and what becomes of it when the source or the follower goes. */
+ * compared as soon as it is reported as arrived, and the depth must grow before the source has
+ * finished. Also: the source or the follower ends early. */
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -49,7 +49,7 @@ static void world_start(struct world *w)
     w->b = open_engine(w->dest.socket, "decode");
 }
 
-/* Both engines know the prompt, and the ticket is made. */
+/* Both engines get the prompt, and the source makes the ticket. */
 static void know_prompt(struct world *w, uint32_t seed)
 {
     for (uint32_t i = 0; i < LENGTH; i++)
@@ -59,7 +59,7 @@ static void know_prompt(struct world *w, uint32_t seed)
     assert_ok(w->b.tern, engine_begin(&w->to, &w->b, w->tokens, LENGTH));
 }
 
-/* The ticket is followed, too. */
+/* The follower also begins to follow the ticket. */
 static void begin(struct world *w, uint32_t seed)
 {
     know_prompt(w, seed);
@@ -97,8 +97,8 @@ static struct tern_result answered(struct world *w, uint32_t seed)
     return answer.results[0];
 }
 
-/* The rest of the prompt is computed and handed over, with the round's number as the blob: what the
- * follower is answered. */
+/* Computes the rest of the prompt and hands it over, with the round's number as the blob. Returns
+ * the follower's answer. */
 static struct tern_result handed_over(struct world *w, uint32_t round)
 {
     struct tern_ticket handed;
@@ -159,8 +159,8 @@ TEST(y4_decode_follows_prefill_chunk_by_chunk)
     world_stop(&w);
 }
 
-/* A call that waits no longer: what has come by then is in its answer, since no later one names
- * these pages. The ticket stands, and is followed again. */
+/* A call reaches its deadline: its answer has the pages that arrived, since no later one names
+ * them. The ticket stands, and is followed again. */
 TEST(y4_deadline_of_a_call_passes_and_the_table_has_what_came)
 {
     struct world w;
@@ -240,7 +240,7 @@ TEST(y4_whatever_ends_it_what_has_come_stays_and_the_rest_is_free)
         }
         assert_ok(w.b.tern, engine_end(&w.to));
         admin = rig_connected(w.dest.admin);
-        rig_no_leak(admin, w.b.pool, 127, RIG_WAIT_MS); /* index 0 is never handed out */
+        rig_no_leak(admin, w.b.pool, 127, RIG_WAIT_MS); /* index 0 is never allocated */
         tern_destroy(admin);
         if (how != DAEMON_KILLED) {
             if (how == CANCELLED)

@@ -1,5 +1,5 @@
-/* A daemon whose tenant's memory lies on GPUs, those of the stand-in, which this program and the
- * daemon load in the place of libcuda.so.1 (LD_LIBRARY_PATH of the test): an engine maps, writes by
+/* A daemon whose tenant's memory lies on the GPUs of the stand-in, which this program and the
+ * daemon load in place of libcuda.so.1 (LD_LIBRARY_PATH of the test): an engine maps, writes by
  * copies, commits and matches; one is killed; one works on another GPU; a GPU fails. */
 #include <signal.h>
 #include <stdlib.h>
@@ -32,8 +32,8 @@ FIXTURE(stop_rig)
 
 TEST_EACH(NULL, stop_rig);
 
-/* What a child's pool map answers, with its text. `visible`: CUDA_VISIBLE_DEVICES; NULL: its
- * context is one on the second GPU. */
+/* A child's answer to a pool map, with its text. `visible`: CUDA_VISIBLE_DEVICES; NULL: its context
+ * is on the second GPU. */
 struct told {
     enum tern_err err;
     char text[300];
@@ -72,7 +72,7 @@ static struct told mapped_elsewhere(const char *visible)
     return told;
 }
 
-/* The first case: what this program sees is settled once it has loaded the driver. */
+/* Must be the first case: which GPUs this program sees is settled once it has loaded the driver. */
 TEST(device_engine_on_another_gpu_is_refused_with_both_names)
 {
     struct told told;
@@ -96,7 +96,7 @@ static void tokens_of(uint32_t id, uint32_t ret[TOKENS])
         ret[i] = id * 100000 + i;
 }
 
-/* A session that has written and committed all of its tokens; what it matched before. */
+/* Writes and commits all tokens of a session. Returns what it matched before. */
 static uint32_t talk(struct engine *e, uint32_t id)
 {
     struct engine_session s;
@@ -111,7 +111,7 @@ static uint32_t talk(struct engine *e, uint32_t id)
     return matched;
 }
 
-/* The signal that a child dies of who touches what was mapped. */
+/* Returns the signal that kills a child which touches the mapping. */
 static int touched_by_the_cpu(const struct engine *e)
 {
     pid_t pid = fork();
@@ -127,7 +127,7 @@ static int touched_by_the_cpu(const struct engine *e)
     return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 }
 
-/* Two pools of one region: each is where the daemon says, so that neither has the other's bytes. */
+/* Two pools of one region: each lies where the daemon reports, so neither has the other's bytes. */
 TEST(device_pools_lie_side_by_side)
 {
     struct engine first, second;
@@ -167,7 +167,7 @@ TEST(device_engine_maps_commits_and_matches)
     tern_destroy(admin);
 }
 
-/* A pool of nearly all of the memory. */
+/* Opens a pool of nearly all the memory. */
 static enum tern_err open_all(struct engine *e)
 {
     struct tern_group kv = {.name = "kv", .page_tokens = L / 2, .page_bytes = RIG_PAGE};
@@ -179,7 +179,7 @@ static enum tern_err open_all(struct engine *e)
     return err;
 }
 
-/* The pool's range is another's once the engine is gone, and is zero then (P3). */
+/* Once the engine is gone another one gets the pool's range, which is zero then (P3). */
 TEST(device_engine_that_is_killed_leaves_pages_that_are_zeroed_before_others_have_them)
 {
     static uint8_t bytes[POOL];
@@ -208,7 +208,7 @@ TEST(device_engine_that_is_killed_leaves_pages_that_are_zeroed_before_others_hav
     assert_int_equal(kill(pid, SIGKILL), 0);
     assert_int_equal(waitpid(pid, NULL, 0), pid);
     wait_until(rig_figure(admin, "status", "engines") == 0);
-    wait_until((err = open_all(&e)) != TERN_BUSY); /* the pool that nobody maps makes way */
+    wait_until((err = open_all(&e)) != TERN_BUSY); /* the unmapped pool is freed */
     assert_err(TERN_OK, err);
     size = tern_pool_bytes(e.map);
     for (uint64_t at = 0; at < size; at += sizeof bytes) {
@@ -226,8 +226,7 @@ TEST(device_engine_that_is_killed_leaves_pages_that_are_zeroed_before_others_hav
     tern_destroy(admin);
 }
 
-/* That of the GPU is on, with what the driver said, and for good; the one of the other GPU is not.
- */
+/* The alarm of the GPU is on for good, with the driver's error; that of the other GPU is off. */
 static void assert_alarm(struct tern *admin)
 {
     json_t *status = admin_ask(admin, "status", NULL), *row,
@@ -246,8 +245,8 @@ static void assert_alarm(struct tern *admin)
     json_decref(status);
 }
 
-/* The GPU fails at a call that sealing makes. What was there is not served any more, and the daemon
- * and its tenant without GPUs go on. */
+/* The GPU fails at a call of sealing. The GPU's pages are no longer served; the daemon and its
+ * tenant without GPUs continue. */
 static void fails_under_the_daemon(const char *call)
 {
     char other[SPAWN_PATH_BYTES];
@@ -256,7 +255,7 @@ static void fails_under_the_daemon(const char *call)
     struct tern_pool *again;
 
     setenv("STANDIN_CUDA_FAIL", call, 1);
-    rig_start_two(&rig, other, ON_FIRST); /* the second one's is */
+    rig_start_two(&rig, other, ON_FIRST); /* the second GPU's is */
     unsetenv("STANDIN_CUDA_FAIL");
     admin = rig_connected(rig.admin);
     e = rig_engine(other, "e", L, POOL);

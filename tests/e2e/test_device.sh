@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Daemons whose memory lies on GPUs, those of the stand-in (LD_LIBRARY_PATH of the test): what a start says without the
-# driver, with a GPU that is not there and with too little memory; a plan; and tern-replay, whose two daemons exchange
-# pages of GPUs over TCP and keep them in host memory. Every byte is compared.
+# Daemons whose memory lies on GPUs of the stand-in (LD_LIBRARY_PATH of the test): the error of a start without the
+# driver, with a missing GPU and with too little memory; a plan; and tern-replay, whose two daemons exchange pages of
+# GPUs over TCP and keep them in host memory. Every byte is compared.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/replay_lib.sh"
 standin=$TERN_BUILD/tests/standin_memory
@@ -33,7 +33,7 @@ plan=$("$TERN_BIN/ternd" --plan --tenant "name=a,socket=/a,memory=16G,devices=$f
 grep -qE '^device_bytes +17179869184 ' <<<"$plan" || fail "the plan says: $plan"
 grep -qE '^  pages +0$' <<<"$plan" || fail "memory of GPUs is none of the machine's: $plan"
 
-# Registrations lock none of it, and what becomes of each region is told: here there is no RDMA device as a rule.
+# Registrations lock none of it; each region is reported: usually no RDMA device is here.
 rdma=(--tenant "name=a,socket=$DIR/a.sock,memory=16M,regions=2,devices=$first+$second,device_memory=true" --insecure_peers
     --peer name=b,address=127.0.0.1:1,tenants=a,transport=auto --admin.socket "$DIR/rdma-admin")
 plan=$("$TERN_BIN/ternd" --plan "${rdma[@]}")
@@ -71,7 +71,7 @@ is wrong_bytes 0
 replay --sessions 20 --turns 8 --pool-pages 300 --host-pages 3000 --concurrency 2
 [ "$(field host_hit_tokens)" -gt 0 ] || fail "nothing came back from the host tier"
 
-# Pools of other sharding, row by row; that daemon has 16 regions.
+# Pools of another sharding, row by row; that daemon has 16 regions.
 export STANDIN_CUDA_DEVICES=16 STANDIN_CUDA_DELAY_US=0
 for digit in 2 3 4 5 6 7 8 9 a b c d e f; do
     TERN_DEVICE_MEMORY+=+${first%0}$digit

@@ -1,5 +1,5 @@
-/* Blocks on a GPU, that of the stand-in, which copies late and in random order: what was put comes
- * back to another set byte for byte, and the context of the calling thread is its own. */
+/* Blocks on a GPU of the stand-in, which copies late and in random order: another set gets each
+ * value byte for byte, and the context of the calling thread does not change. */
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -108,8 +108,8 @@ TEST(device_blocks_come_back_byte_for_byte)
     free(want);
 }
 
-/* A call of the driver that fails in this process: nothing is stored, and nothing that is there is
- * taken for damaged. */
+/* A driver call fails in this process: nothing is stored, and no stored block is taken for
+ * damaged. */
 TEST(device_blocks_of_a_gpu_that_fails_are_neither_stored_nor_removed)
 {
     struct standin in = standin_open(DRIVER_LIBRARY);
@@ -159,7 +159,7 @@ static void *put_one(void *arg)
     return NULL;
 }
 
-/* The copy is under way, and a call behind it fails: the page stays the put's until it is over. */
+/* A copy is under way and a later call fails: the put owns the page until the copy is over. */
 TEST(device_blocks_keep_the_page_of_a_copy_that_is_under_way)
 {
     struct standin in = standin_open(DRIVER_LIBRARY);
@@ -200,7 +200,7 @@ static uint32_t sessions_there(void)
     return n;
 }
 
-/* In a process of its own. The GPU has failed, and whether its copy is over nobody can say. */
+/* Runs in a child. The GPU has failed, and nobody knows whether its copy is over. */
 static void put_loosely(int says, int ends)
 {
     struct standin in = standin_open(DRIVER_LIBRARY);
@@ -221,7 +221,7 @@ static void put_loosely(int says, int ends)
     _exit(0);
 }
 
-/* The page is nobody's until the process has ended, whatever becomes of the set. */
+/* Nobody else gets the page until the process has ended, whatever becomes of the set. */
 TEST(device_blocks_leave_the_page_to_a_gpu_that_may_still_write_it)
 {
     int says[2], ends[2], status;
@@ -235,7 +235,7 @@ TEST(device_blocks_leave_the_page_to_a_gpu_that_may_still_write_it)
     child = fork();
     if (child == 0)
         put_loosely(says[1], ends[0]);
-    close(says[1]); /* so that a child that dies is heard */
+    close(says[1]); /* so that the death of the child ends the read */
     assert_int_equal(read(says[0], &c, 1), 1);
     there = sessions_there();
     assert_int_equal(kill(child, SIGKILL), 0);

@@ -1,7 +1,7 @@
-/* An engine on memory of a GPU, that of the stand-in (LD_LIBRARY_PATH of the test), that brings the
- * checksums of what it commits, by kernels in its own stream, to a daemon from which another one
- * fetches: the daemon computes none. What is brought and wrong is CORRUPT at the fetch, and what
- * was not brought for the very commit is not believed. */
+/* An engine on memory of a GPU of the stand-in (LD_LIBRARY_PATH of the test) brings the checksums
+ * of its commits, by kernels in its own stream, to a daemon from which another daemon fetches: the
+ * first daemon computes none. Wrong checksums make the fetch CORRUPT, and checksums of another
+ * commit are not trusted. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@
 #define SUMS   (PAGES * UNITS)
 #define TOKENS (PAGES * L)
 #define POOL   (4u << 20)
-#define SPOILT 5u /* the page that is written behind its checksums */
+#define SPOILT 5u /* the page written after its checksums */
 
 static struct daemon source, dest;
 static char dir[RIG_DIR_BYTES];
@@ -99,7 +99,7 @@ static struct engine_session begun(struct engine *of, uint32_t id)
     return s;
 }
 
-/* A copy into the page, in the stream. */
+/* Copies the bytes into the page, in the stream. */
 static void put(const struct engine_session *s, uint32_t i)
 {
     uint8_t *page = engine_page(&e, 0, s->table.group[0].index[i]);
@@ -109,7 +109,6 @@ static void put(const struct engine_session *s, uint32_t i)
         CUDA_SUCCESS);
 }
 
-/* All pages, as they are to be. */
 static void put_all(struct engine_session *s)
 {
     assert_ok(e.tern, engine_extend(s, TOKENS, TOKENS));
@@ -119,7 +118,7 @@ static void put_all(struct engine_session *s)
     }
 }
 
-/* Of pages [0, n), for that step. */
+/* Brings the checksums of pages [0, n) for that step. */
 static enum tern_err bring(const struct engine_session *s, uint32_t n, uint64_t step)
 {
     struct tern_page pages[PAGES];
@@ -156,7 +155,7 @@ static uint64_t sums_by(const char *who)
     return rig_figure(admin, "status", path);
 }
 
-/* Once all pages have checksums, wherever they are from. */
+/* Waits until all pages have checksums, then checks where these come from. */
 static void assert_sums(uint64_t by_engine, uint64_t by_kernels)
 {
     assert_ok(e.tern, tern_wait_published(e.tern, e.step, RIG_WAIT_MS));
@@ -166,7 +165,7 @@ static void assert_sums(uint64_t by_engine, uint64_t by_kernels)
     assert_int_equal(sums_by("copies"), 0);
 }
 
-/* What the other daemon's fetch of the prompt says, and every byte of what it brought. */
+/* Fetches the prompt by the other daemon and compares what arrived. Returns the fetch's error. */
 static enum tern_err fetched(uint32_t id, uint32_t *ret_committed)
 {
     struct engine decode = opened(dest.socket, "decode");
@@ -191,7 +190,7 @@ static void assert_fetched_whole(uint32_t id)
     assert_int_equal(committed, TOKENS);
 }
 
-/* Nobody waits for the stream, which stands still at first. */
+/* Nobody waits for the stream, which is blocked at first. */
 TEST(device_commit_brings_its_checksums_and_the_daemon_computes_none)
 {
     struct engine_session s = begun(&e, 1);
@@ -207,8 +206,8 @@ TEST(device_commit_brings_its_checksums_and_the_daemon_computes_none)
     assert_ok(e.tern, engine_end(&s));
 }
 
-/* The page is written behind its checksums, so these are wrong: the fetch says so, and what it
- * brought before that page is right. */
+/* The page is written after its checksums, so these are wrong: the fetch reports it, and everything
+ * before that page is right. */
 TEST(device_checksums_that_are_wrong_are_corrupt_at_the_fetch)
 {
     struct engine_session s = begun(&e, 2);
@@ -226,7 +225,7 @@ TEST(device_checksums_that_are_wrong_are_corrupt_at_the_fetch)
     assert_ok(e.tern, engine_end(&s));
 }
 
-/* They were of another step: the pages may have been written again since. */
+/* The checksums belong to another step: the pages may have been written again since. */
 TEST(device_checksums_of_another_step_are_not_believed)
 {
     struct engine_session s = begun(&e, 3);
@@ -238,14 +237,14 @@ TEST(device_checksums_of_another_step_are_not_believed)
     assert_ok(e.tern, bring(&s, PAGES, e.step + 1));
     assert_ok(e.tern, tern_done_step_on_stream(e.map, ++e.step, stream, NULL));
     stream_done();
-    put_all(&s); /* it is written again, by the next step */
+    put_all(&s); /* written again, by the next step */
     step_and_commit(&s);
     assert_sums(0, SUMS);
     assert_fetched_whole(3);
     assert_ok(e.tern, engine_end(&s));
 }
 
-/* Some pages, in two calls; the daemon computes those of the others. */
+/* Checksums of some pages, in two calls; the daemon computes the others. */
 TEST(device_checksums_of_some_pages_leave_the_others_to_the_daemon)
 {
     struct engine_session s = begun(&e, 4);
@@ -259,7 +258,7 @@ TEST(device_checksums_of_some_pages_leave_the_others_to_the_daemon)
     assert_ok(e.tern, engine_end(&s));
 }
 
-/* Whatever the driver refuses, the commit goes on, and the daemon computes. */
+/* Whatever the driver refuses, the commit continues, and the daemon computes the checksums. */
 TEST(device_checksums_that_fail_are_computed_by_the_daemon)
 {
     static const struct {
@@ -290,7 +289,7 @@ TEST(device_checksums_that_fail_are_computed_by_the_daemon)
     }
     assert_ok(e.tern, bring(&s, PAGES, e.step + 1));
     in.let_fail("cuLaunchKernel", 2, CUDA_ERROR_OUT_OF_MEMORY);
-    assert_err(TERN_INTERNAL, bring(&s, PAGES, e.step + 1)); /* what was brought counts no more */
+    assert_err(TERN_INTERNAL, bring(&s, PAGES, e.step + 1)); /* the brought ones no longer count */
     step_and_commit(&s);
     assert_sums(0, SUMS);
     assert_fetched_whole(5);
@@ -336,7 +335,7 @@ TEST(device_checksums_say_what_they_need)
     assert_ok(e.tern, engine_end(&s));
 }
 
-/* Once it is asked whether the kernels have run. */
+/* Unblocks the kernels once libtern has asked whether they have run. */
 static void *goes_on(void *with)
 {
     (void)with;
@@ -347,7 +346,7 @@ static void *goes_on(void *with)
     return NULL;
 }
 
-/* The stand-in ends the program where the entries, the module or the pages go while a kernel is to
+/* The stand-in ends the program if the entries, the module or the pages go before a kernel has
  * run. */
 TEST(device_mapping_ends_when_its_kernels_have_run)
 {

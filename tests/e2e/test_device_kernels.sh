@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Kernels of GPUs, those of the stand-in, under two daemons (TERND and LD_LIBRARY_PATH of the test) that exchange pages
-# and keep them in host memory: with kernels no page is hashed on the host, and without them all are. What the daemon
-# says of either at its start, in its status and to the doctor; and a kernel that fails under it.
+# Kernels on GPUs of the stand-in, under two daemons (TERND and LD_LIBRARY_PATH of the test) that exchange pages and
+# keep them in host memory: with kernels no page is hashed on the host, and without them all are. Both cases are
+# reported at the daemon's start, in its status and by the doctor; and a kernel fails under the daemon.
 source "$(dirname "${BASH_SOURCE[0]}")/replay_lib.sh"
 needs python3 "to read figures"
 export LD_LIBRARY_PATH=$TERN_BUILD/tests/standin_memory
 GPU=GPU-7374616e-6469-6e00-0000-000000000000
 
-# start NAME PEER: on two GPUs, with a tenant of the host beside it; decode, the second one, asks prefill for pages
+# start NAME PEER: on two GPUs, also with a tenant of the host; decode fetches from prefill
 PORT=1
 start() {
     ternd_run "$1" --tenant "name=a,socket=$DIR/$1/a.sock,memory=48M,regions=2,host_memory=48M,device_memory=true,\
@@ -16,11 +16,11 @@ devices=$GPU+${GPU%0}1" --tenant "name=near,socket=$DIR/$1/near.sock,memory=16M"
     PORT=$(sed -n 's/.*event=ready.* control_port=\([0-9]*\).*/\1/p' "$DIR/$1/log")
 }
 
-ask() { # NAME COMMAND...: of ternctl
+ask() { # NAME COMMAND...: runs ternctl
     TERN_ADMIN_SOCKET=$DIR/$1/admin.sock "$CTL" "${@:2}"
 }
 
-# figures WAY OTHER: both daemons computed checksums in the one way alone
+# figures WAY OTHER: both daemons computed checksums by WAY alone
 figures() {
     for name in prefill decode; do
         json "$(ask $name status --json)" "j['memory']['device_checksums'] == '$1' and \
@@ -55,8 +55,8 @@ figures kernels copies
 json "$(ask prefill doctor --json)" "[(g['mps'], g['numa_node'], g['pool_bytes']) for g in j['gpus']] == [(True, None, 48 << 20)] * 2"
 end
 
-# Engines that bring the checksums of what they commit, where this build has kernels for them: the daemon of the engine
-# that commits computes none.
+# Engines that bring the checksums of their commits, if this build has kernels for them: the daemon
+# of the committing engine computes none.
 if [ -f "$TERN_BUILD/gen/kernels/kernels.fatbin" ]; then
     start prefill decode
     start decode prefill
@@ -80,7 +80,7 @@ ask prefill doctor | grep -qF "GPU $GPU: checksums by the CPU, on copies of page
 end
 unset STANDIN_CUDA_KERNELS
 
-# The daemon of this build, which may have none.
+# The daemon of this build, which may have no kernels.
 TERND=$TERN_BIN/ternd
 start prefill decode
 if grep -q '^TERN_KERNELS:[A-Z]*=OFF' "$TERN_BUILD/CMakeCache.txt"; then

@@ -1,6 +1,6 @@
-/* One daemon that is its own peer, with memory on 8 GPUs, those of the stand-in: tickets go from
- * pools of each GPU to those of others, by peer access, through memory of the host where two do not
- * reach each other, and within a GPU. Every byte is compared, and counted by the way it went. */
+/* One daemon that is its own peer, with memory on 8 GPUs of the stand-in: tickets go from pools of
+ * each GPU to those of others: by peer access, through host memory between two GPUs that do not
+ * reach each other, and within a GPU. Every byte is compared, and counted by its way. */
 #include <stdlib.h>
 
 #include "engine/admin.h"
@@ -23,9 +23,9 @@ static const char *const gpu[GPUS] = {STANDIN_UUID(0), STANDIN_UUID(1), STANDIN_
 static struct daemon rig;
 static struct tern *admin;
 static struct driver driver;
-static struct engine engine[GPUS + 1]; /* one on each, and another one on the first */
+static struct engine engine[GPUS + 1]; /* one on each GPU, and a second one on the first */
 
-/* This thread works on that GPU, as its engine's does. */
+/* Opens an engine whose thread works on that GPU. */
 static void open_on(struct engine *e, uint32_t on, const char *name)
 {
     struct tern_group kv = {.name = "kv", .page_tokens = L, .page_bytes = RIG_PAGE};
@@ -38,7 +38,7 @@ static void open_on(struct engine *e, uint32_t on, const char *name)
     assert_string_equal(tern_pool_device(e->map), gpu[on]);
 }
 
-/* no_peers: as STANDIN_CUDA_NO_PEERS has it. */
+/* no_peers: value of STANDIN_CUDA_NO_PEERS. */
 static void start(const char *no_peers)
 {
     struct driver_why why;
@@ -87,7 +87,7 @@ FIXTURE(stop)
 
 TEST_EACH(begin, stop);
 
-/* A ticket of one becomes a session of the other. */
+/* Hands a session of `a` over by ticket, which `b` fetches. */
 static void hand_over(struct engine *a, struct engine *b, uint32_t id)
 {
     struct engine_session from, to;
@@ -114,14 +114,14 @@ static void hand_over(struct engine *a, struct engine *b, uint32_t id)
 
 #define PAIRS (GPUS * 3u)
 
-/* Each GPU to three other ones, of which the last two go back as well. */
+/* From each GPU to three others; the last two also send back. */
 static void hand_over_all(void)
 {
     for (uint32_t i = 0; i < PAIRS; i++)
         hand_over(&engine[i % GPUS], &engine[(i + 1 + 2 * (i / GPUS)) % GPUS], i + 1);
 }
 
-/* Pages that went in each way, and no others, and none came wrong. */
+/* Checks the pages that went in each way; none may have arrived wrong. */
 static void assert_moved(uint64_t within, uint64_t by_peer, uint64_t staged)
 {
     assert_int_equal(rig_figure(admin, "status", "memory.moved_bytes_within"), within * RIG_PAGE);

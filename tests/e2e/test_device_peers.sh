@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Prefill on four GPUs and decode on four others of one daemon that is its own peer, those of the stand-in
-# (LD_LIBRARY_PATH of the test): prefixes and tickets move from GPU to GPU by peer access, and with a stand-in that denies
-# it, or whose copies between GPUs come wrong, through memory of the host. Every byte is compared, and counted.
+# Prefill on four GPUs and decode on four others of one daemon that is its own peer, GPUs of the stand-in (LD_LIBRARY_PATH
+# of the test). Prefixes and tickets move from GPU to GPU by peer access; with a stand-in that denies it, or whose copies
+# between GPUs are wrong, they move through host memory. Every byte is compared, and counted.
 source "$(dirname "${BASH_SOURCE[0]}")/replay_lib.sh"
 needs python3 "to read figures"
 export LD_LIBRARY_PATH=$TERN_BUILD/tests/standin_memory STANDIN_CUDA_DEVICES=8 STANDIN_CUDA_DELAY_US=20
@@ -9,13 +9,14 @@ GPUS=()
 for i in 0 1 2 3 4 5 6 7; do GPUS+=("GPU-7374616e-6469-6e00-0000-00000000000$i"); done
 all=$(IFS=+; echo "${GPUS[*]}")
 
-# counted NAME RELATION WAY OTHER...: of the bytes that moved in that way to those that came; none moved in the others
+# counted NAME RELATION WAY OTHER...: compares the bytes moved by WAY with all that arrived; none
+# moved by OTHER
 counted() {
     json "$(own_asked "$1" status --json)" "(m := j['memory'])['moved_bytes_$3'] $2 j['data']['payload_bytes_in'] > 0 and \
         [m['moved_bytes_' + k] for k in '${*:4}'.split()] == [0, 0] and m['devices_lost'] == 0"
 }
 
-# case_of NAME WAY OTHER...: all bytes of both runs went in that way, and none in the others
+# case_of NAME WAY OTHER...: all bytes of both runs moved by WAY, and none by the others
 case_of() {
     own_peer "$1" ", regions: 8, device_memory: true, devices: $all" "insecure_peers: true"
     export TERN_PREFILL_DEVICES TERN_DECODE_DEVICES
@@ -28,7 +29,7 @@ case_of() {
     counted "$1" == "${@:2}"
     played "${SIDES[@]}" --tickets --profile hybrid --page-bytes 512 --sessions 8 --turns 4 --aborts 0.3 --concurrency 4
     is lost_tickets 0
-    counted "$1" '>=' "${@:2}" # what was copied for a fetch that is given up has come to nobody
+    counted "$1" '>=' "${@:2}" # bytes copied for a fetch that was given up have arrived nowhere
     json "$(own_asked "$1" doctor --json)" "[[p['peer_access'] for p in g['peers']] for g in j['gpus']] == [[$([ "$2" = by_peer ] && echo True || echo False)] * 7] * 8"
     own_ends "$1"
 }

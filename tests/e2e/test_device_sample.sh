@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# deploy/ternd-gpus.yaml, the sample for a host with 8 GPUs: docs/operations.md shows what its plan is (with TERN_WRITE_DOCS in
-# the environment it is written there), and with less memory, on the GPUs of the stand-in (LD_LIBRARY_PATH of the test), it
+# deploy/ternd-gpus.yaml, the sample for a host with 8 GPUs. docs/operations.md shows its plan (with TERN_WRITE_DOCS in the
+# environment it is written there). With less memory, on the GPUs of the stand-in (LD_LIBRARY_PATH of the test), the daemon
 # starts with TLS and is its own peer: engines of 4 and 4 GPUs hand over, and every byte is compared.
 source "$(dirname "${BASH_SOURCE[0]}")/replay_lib.sh"
 needs python3 "to read figures"

@@ -1,6 +1,6 @@
-/* An engine on memory of a GPU, that of the stand-in (LD_LIBRARY_PATH of the test), which writes by
- * copies in a stream and puts all of its steps into that stream: nothing is published, and nothing
- * is free, before the stream has come to it (E2, E3). */
+/* An engine on memory of a GPU of the stand-in (LD_LIBRARY_PATH of the test) writes by copies in a
+ * stream and puts all its steps into that stream: nothing is published or freed before the stream
+ * reaches the step (E2, E3). */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -21,7 +21,7 @@
 #define ON_FIRST "    devices: " STANDIN_UUID(0) "\n    device_memory: true\n"
 
 static struct daemon rig;
-static struct standin in; /* that of this process; the daemon has one of its own */
+static struct standin in; /* that of this process; the daemon has its own */
 static struct driver d;
 static CUstream stream;
 static uint8_t *pinned; /* PAGES pages */
@@ -80,8 +80,8 @@ static struct engine_session begun(uint32_t id)
     return s;
 }
 
-/* The copies that write the session's pages, and behind them the step; the commit waits for none of
- * it. One page more is for a draft, which goes back uncommitted. */
+/* Puts the copies of the session's pages, and then the step, into the stream; the commit waits for
+ * neither. One more page is for a draft, which is freed uncommitted. */
 static void launch(struct engine_session *s)
 {
     enum tern_step_by by = TERN_STEP_BY_HOST;
@@ -100,7 +100,7 @@ static void launch(struct engine_session *s)
     assert_ok(e.tern, engine_commit(s, TOKENS));
 }
 
-/* What others would find of it. */
+/* Depth that others would find. */
 static uint32_t peeked(uint32_t id)
 {
     const struct tern_namespace ns = e.ns;
@@ -122,8 +122,8 @@ static uint64_t retiring(void)
     return st.pages.retiring;
 }
 
-/* The copies and the step are in the stream, which stands still: so long nobody finds
- * the prefix, and what the session gave back at that step retires. */
+/* The copies and the step are in the stream, which is blocked: until it runs nobody finds the
+ * prefix, and the session's freed pages stay retiring. */
 TEST(device_step_in_a_stream_publishes_and_frees_when_the_stream_comes_to_it)
 {
     struct engine_session s = begun(1);
@@ -141,7 +141,7 @@ TEST(device_step_in_a_stream_publishes_and_frees_when_the_stream_comes_to_it)
     wait_until(retiring() == 0);
 }
 
-/* All steps go by the stream, and no turn waits for it: who matches behind the wait finds every
+/* All steps go through the stream, and no turn waits for it: a Match after the wait finds every
  * byte. */
 TEST(device_engine_with_all_steps_in_its_stream_reads_what_it_wrote)
 {

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# `ternctl doctor` tells what is so: the limit and the devices of this host, where RDMA is off as by default and where
-# it is asked for.
+# `ternctl doctor` reports the truth: the limit and the devices of this host, with RDMA off by
+# default and with RDMA requested.
 source "$(dirname "$0")/with_ternd.sh"
 needs python3 "to check the JSON"
 
-# doctor EXPRESSION: it holds for the answer's rdma r; `limit` as the kernel tells it, `devices` as sysfs does
+# doctor EXPRESSION: it holds for the answer's rdma r; `limit` is the kernel's, `devices` are those of sysfs
 doctor() {
     "$CTL" doctor --json >"$DIR/doctor"
     python3 - "$DIR/doctor" "$TERND_PID" "$1" <<'PY' || fail "doctor: $1 in $(cat "$DIR/doctor")"
@@ -33,7 +33,7 @@ doctor "all(g['reason'] and (g['device'] or not devices) for g in r['regions'])"
 doctor "r['tuning'] == dict(gid_index=None, mtu=None, pkey_index=0, traffic_class=0, service_level=0, timeout=16, retries=6)"
 T=$("$CTL" doctor)
 if grep -q '"built": *true' "$DIR/doctor"; then
-    # Each has its nearest device; where there is none there is nothing to tell.
+    # Each region has its nearest device; a host without devices has none to show.
     named=$(python3 -c 'import json, sys; print(sum(r["device"] is not None for r in json.load(open(sys.argv[1]))["rdma"]["regions"]))' "$DIR/doctor")
     [[ $(grep -c "^  region [01] of t0, memory of the host: .*, which is not in use$" <<<"$T") = "$named" ]] || fail "table: $T"
     ! grep "any rail" <<<"$T" || fail "there is no rail: $T"

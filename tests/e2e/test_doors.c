@@ -1,6 +1,6 @@
-/* Strangers at every door: callers that say nothing, or half of what they should, to the data port
- * and the control port of a daemon, and to the sockets of its tenant and its operators. A peer that
- * comes then links up, an engine that comes then joins, and its first fetch succeeds. */
+/* Strangers at every door: connections that send nothing, or only half of a message, to the data
+ * port and the control port of a daemon, and to the sockets of its tenant and its operators. Then a
+ * peer links up, an engine joins, and its first fetch succeeds. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -25,7 +25,7 @@ static struct tern *admin; /* of the source */
 static int stranger[DOORS * STRANGERS];
 static uint32_t nstrangers;
 
-/* Half of them say a little: not enough of anything. */
+/* Half of them send a little: not enough of anything. */
 static void strangers_come(uint32_t door, uint16_t port)
 {
     static const uint8_t little[9] = {22, 3, 1, 1};

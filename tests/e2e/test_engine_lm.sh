@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A model that really computes, over two daemons: tokens and logits are those of the model alone, bit by bit, whatever
-# is aborted, retracted, fetched or shared, in pools that are too small; and a wrong byte in a page is seen.
+# A model that really computes, over two daemons: tokens and logits are bit by bit those of the model alone, whatever
+# is aborted, retracted, fetched or shared, in pools that are too small; and a wrong byte in a page is detected.
 source "$(dirname "$0")/with_ternd.sh"
 PYTHON=$TERN_SOURCE/.venv/bin/python
 [[ -x $PYTHON ]] || skip "there is no $TERN_SOURCE/.venv (deploy/setup.sh makes it)"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# A model that really computes, over a daemon with a disk tier that is ended and killed in turns: tokens and logits are
-# those of the model alone, and what was acknowledged, or held when the daemon ended, is found by the next one. Then
-# files are damaged between two starts: less may be found, and what is found is right. TERN_FULL=1: 2,000 requests.
+# A model that really computes, over a daemon with a disk tier that is ended and killed in turn:
+# tokens and logits are those of the model alone, and the next daemon finds every acknowledged store
+# and everything that an ended daemon held. Then files are damaged between two starts: less may be
+# found, and all of it is right. TERN_FULL=1: 2,000 requests.
 source "$(dirname "$0")/with_ternd.sh"
 PYTHON=$TERN_SOURCE/.venv/bin/python
 [[ -x $PYTHON ]] || skip "there is no $TERN_SOURCE/.venv (deploy/setup.sh makes it)"

@@ -1,8 +1,8 @@
-/* Provokes every error of the table through libtern and a real daemon. The last test fails when an
- * error of the table was provoked by none: who adds one adds the way to it here. MALFORMED as an
- * answer needs a raw socket, since libtern sends nothing malformed. INTERNAL as an answer is a bug
- * of the daemon and cannot be provoked; what can is its other meaning, the client's process out of
- * address space. */
+/* Provokes every error of the table through libtern and a real daemon. The last test fails if an
+ * error of the table was never provoked: a new error needs its case here. MALFORMED as an answer
+ * needs a raw socket, since libtern sends nothing malformed. INTERNAL as an answer is a bug of the
+ * daemon and cannot be provoked; its other meaning can: the client's process is out of address
+ * space. */
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ static char dir[RIG_DIR_BYTES];
 static struct engine e; /* of rig */
 static const char *how[TERN_ERR_COUNT];
 
-/* The error came, and words with it that say what to do. */
+/* Checks that the error came, with a text that says what to do. */
 static void provoked(struct tern *t, enum tern_err want, enum tern_err got, const char *by)
 {
     assert_string_equal(err_name(got), err_name(want));
@@ -58,7 +58,7 @@ FIXTURE(stop)
     return 0;
 }
 
-/* With so many tokens of its own, of which the engine knows nothing yet. */
+/* A session with n tokens of its own, which the engine has not written yet. */
 static struct engine_session session_with(struct engine *of, uint32_t salt, uint32_t n)
 {
     static uint32_t tokens[4 * TOKENS];
@@ -138,7 +138,7 @@ TEST(err_pool_exhausted)
     provoked(e.tern, TERN_POOL_EXHAUSTED, tern_extend(e.tern, other.id, NULL, 0, TOKENS, 0, &r),
              "extending beyond what the others leave of the pool");
     assert_int_equal(shortage->needed, 1);
-    assert_true(shortage->until_step == 0); /* nothing retires: waiting would not help */
+    assert_true(shortage->until_step == 0); /* no page retires: waiting would not help */
     close_session(&other);
     close_session(&s);
 }
@@ -148,7 +148,7 @@ TEST(err_timed_out)
     kill(rig.pid, SIGSTOP);
     provoked(e.tern, TERN_TIMED_OUT, tern_ping(e.tern, 50), "a daemon that is stopped");
     kill(rig.pid, SIGCONT);
-    assert_ok(e.tern, tern_ping(e.tern, ROUND_MS)); /* and the connection lives on */
+    assert_ok(e.tern, tern_ping(e.tern, ROUND_MS)); /* the connection stays open */
 }
 
 TEST(err_busy)
@@ -193,7 +193,7 @@ TEST(err_quota)
              "a pool larger than the tenant's memory");
 }
 
-/* Peers may fetch all that the daemon has. */
+/* Returns true once peers may fetch all pages of the daemon. */
 static bool is_sealed(struct tern *admin)
 {
     json_t *root = admin_ask(admin, "tree", NULL), *rows = json_object_get(root, "tree"), *row;
@@ -208,8 +208,8 @@ static bool is_sealed(struct tern *admin)
     return all;
 }
 
-/* The source's own engine writes into a page after it was committed and sealed: each try of the
- * puller sees bytes that do not agree with their checksum. */
+/* The source's own engine writes into a page after its commit and seal: each try of the puller sees
+ * bytes that do not match their checksum. */
 TEST(err_corrupt)
 {
     struct tern *admin = rig_connected(source.admin);
@@ -220,13 +220,13 @@ TEST(err_corrupt)
     prefill = rig_engine(source.socket, "prefill", TOKENS, POOL);
     from = session_with(&prefill, 5, 4 * TOKENS);
     assert_ok(prefill.tern, engine_run(&from));
-    wait_until(is_sealed(admin)); /* checksums are the daemon's, made in the background */
+    wait_until(is_sealed(admin)); /* the daemon computes checksums in the background */
     tern_destroy(admin);
     engine_page(&prefill, 0, from.table.group[0].index[1])[100] ^= 1;
     to = session_with(&e, 5, 4 * TOKENS);
     for (uint64_t end = rig_now_ms() + ROUND_MS;
          rig_now_ms() < end && (err == TERN_BUSY || err == TERN_PEER_LOST);) {
-        err = engine_fetch(&to, "source", 0, ROUND_MS); /* the link may still be coming up */
+        err = engine_fetch(&to, "source", 0, ROUND_MS); /* the link may not be up yet */
         usleep(20000);
     }
     provoked(e.tern, TERN_CORRUPT, err, "fetching a page whose bytes changed after its checksum");
@@ -235,12 +235,12 @@ TEST(err_corrupt)
     engine_close(&prefill);
 }
 
-/* Behind all that fetch: the source is gone then. */
+/* Runs after all tests that fetch: it ends the source. */
 TEST(err_peer_lost)
 {
     struct engine_session s = session_with(&e, 3, 2 * TOKENS);
 
-    daemon_stop(&source); /* whether or not the end of the connection is seen by now */
+    daemon_stop(&source); /* whether or not the end of the connection has been seen */
     provoked(e.tern, TERN_PEER_LOST, engine_fetch(&s, "source", 0, ROUND_MS),
              "fetching from a peer that is down");
     close_session(&s);
@@ -265,7 +265,7 @@ TEST(err_disk)
     tern_destroy(admin);
 }
 
-/* Mistyped, an argument is refused by its name, and nothing is done without it. */
+/* A mistyped argument is refused by its name, and nothing happens. */
 TEST(an_admin_argument_that_is_wrong_is_named)
 {
     static const struct {
@@ -301,12 +301,12 @@ TEST(an_admin_argument_that_is_wrong_is_named)
     }
     assert_true(admin_status(admin, e.pool, &after));
     assert_int_equal(after.pages.snapshot, before.pages.snapshot);
-    s = session_with(&e, 9, TOKENS); /* it does not drain */
+    s = session_with(&e, 9, TOKENS); /* the daemon does not drain */
     close_session(&s);
     tern_destroy(admin);
 }
 
-/* In a child, whose address space may be limited: the pool cannot be mapped. */
+/* Runs in a child, whose address space may be limited: the pool cannot be mapped. */
 TEST(err_internal)
 {
     int status;
@@ -327,7 +327,7 @@ TEST(err_internal)
              "a client without address space");
 }
 
-/* What the caller got wrong is in the text, and the connection lives on. */
+/* The text names the caller's mistake, and the connection stays open. */
 static void refused(const char *word, enum tern_err got)
 {
     assert_string_equal(err_name(got), err_name(TERN_INVALID));
@@ -353,8 +353,8 @@ TEST(a_refusal_names_what_is_wrong)
     assert_non_null(strstr(tern_error_text(e.tern), "step 123456 has not been published"));
 }
 
-/* Whatever is wrong with the second group, its name is in the text; so is its number where it has
- * none. */
+/* Whatever is wrong with the second group, the text has its name, or its number if it has no
+ * name. */
 TEST(a_refused_layout_names_the_group)
 {
     char name[300];
@@ -395,7 +395,7 @@ TEST(a_refused_layout_names_the_group)
     refused("group 1, which has no name", tern_pool_open(e.tern, &layout, 0, &other, NULL));
 }
 
-/* It is told to the daemon for its log, and may be of any length. */
+/* The daemon gets the name for its log; it may have any length. */
 TEST(a_program_with_a_long_name_connects)
 {
     char name[300], *before = program_invocation_short_name;

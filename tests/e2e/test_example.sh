@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The example engine as a user would have it: installed headers and library, found by pkg-config, one call of the
-# compiler; then run against a real daemon.
+# The example engine in a user's way: installed headers and library, found by pkg-config, one call
+# of the compiler; then run against a real daemon.
 source "$(dirname "$0")/with_ternd.sh"
-USER_FLAGS=() # a build with sanitizers needs the same for its users
+USER_FLAGS=() # a sanitized library needs the same sanitizer in its users
 case $SANITIZE in
 address) USER_FLAGS+=(-fsanitize=address,undefined) ;;
 thread) USER_FLAGS+=(-fsanitize=thread) ;;
@@ -17,7 +17,7 @@ PC=$(find "$DIR/usr" -name tern.pc)
 export PKG_CONFIG_PATH=${PC%/*}
 LIBDIR=$(pkg-config --variable=libdir tern)
 
-# The installed header is enough, for C and for C++, and the library exports nothing but its interface.
+# The installed header suffices, for C and for C++, and the library exports nothing but its interface.
 echo '#include <tern.h>' >"$DIR/only.c"
 $CC -std=c99 -pedantic -Wall -Werror $(pkg-config --cflags tern) -c "$DIR/only.c" -o "$DIR/only.o" || fail "tern.h in C99"
 if command -v c++ >/dev/null; then
@@ -50,7 +50,7 @@ $CC "${USER_FLAGS[@]}" $(pkg-config --cflags tern) "$TERN_SOURCE/client/example/
     $(pkg-config --libs libprotobuf-c) -o "$DIR/tiny_static" || fail "the example does not link statically"
 env -u LD_LIBRARY_PATH "$DIR/tiny_static" "$SOCKET" >/dev/null || fail "the static example"
 
-# And where there is no daemon it says so.
+# Without a daemon it prints an error.
 if ERR=$("$DIR/tiny_engine" "$DIR/nobody.sock" 2>&1); then
     fail "no daemon, and it was content"
 fi

@@ -1,8 +1,8 @@
-/* Faults of the fault table (docs/rules.md) that need real processes: clients that are killed
- * before and behind their commit, a child that outlives its parent, a pool that is full of what is
- * pinned, a tenant beyond its quota, requests whose answers were lost. One daemon of two tenants;
- * a survivor has the pool open, and what dies has mapped it. Each case prints its line once all of
- * its checks have passed. */
+/* Faults of the fault table (docs/rules.md) that need real processes: clients killed before and
+ * after their commit, a child that outlives its parent, a pool full of pinned pages, a tenant
+ * beyond its quota, requests whose answers were lost. One daemon of two tenants; a survivor has the
+ * pool open, and the dying processes have mapped it. Each case prints its line once all its checks
+ * have passed. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@
 #define TOKENS    (8 * L)
 #define KILLS     12
 #define MANY      400
-#define LATE_STEP 1000000u /* that no device reaches */
+#define LATE_STEP 1000000u /* never reached by a device */
 
 static struct daemon rig;
 static char neighbour_socket[SPAWN_PATH_BYTES];
@@ -57,7 +57,7 @@ FIXTURE(stop)
     return 0;
 }
 
-/* Another sequence for each run. */
+/* A different sequence for each run. */
 static void tokens_of(uint32_t run)
 {
     for (uint32_t i = 0; i < sizeof tokens / sizeof tokens[0]; i++)
@@ -76,7 +76,7 @@ static uint32_t depth_of(uint32_t n)
 
 /* ------------------------------------------------------------------ processes that die */
 
-/* In the child: an engine of its own that has mapped the survivor's pool. */
+/* In the child: returns an engine of its own that has mapped the survivor's pool. */
 static struct engine victim_engine(void)
 {
     struct engine e = survivor;
@@ -92,7 +92,7 @@ static struct engine victim_engine(void)
     return e;
 }
 
-/* Everything is written, nothing committed. */
+/* Writes everything, commits nothing. */
 static struct engine_session victim_runs(struct engine *e)
 {
     struct engine_session s;
@@ -114,7 +114,7 @@ static pid_t forked(void)
     return pid;
 }
 
-/* It ended by SIGKILL, which it sent itself. */
+/* The process ended by SIGKILL, sent by itself. */
 static void assert_killed(pid_t pid)
 {
     int status;
@@ -124,7 +124,7 @@ static void assert_killed(pid_t pid)
         fail_msg("the child ended with %x", (unsigned)status);
 }
 
-/* Milliseconds until no page is a session's or waits; so many nodes keep theirs. */
+/* Waits until no page is a session's or retiring, and `kept` nodes keep theirs. Returns ms. */
 static double reclaimed(uint64_t kept)
 {
     uint64_t from = clock_ns(), end = rig_now_ms() + RIG_WAIT_MS;
@@ -166,8 +166,8 @@ TEST_WITH(fault_1_killed_before_its_commit_leaves_nothing, start, stop)
     series_finish(&took);
 }
 
-/* In every second run the step that writes the pages has not been done: then the prefix may not be
- * seen, and goes with its engine. */
+/* In every second run the step that writes the pages is never done: then nobody may find the
+ * prefix, and it goes with its engine. */
 static void commits_and_dies(uint32_t run)
 {
     struct engine e = victim_engine();
@@ -195,7 +195,7 @@ TEST_WITH(fault_2_killed_behind_its_commit_leaves_all_or_nothing, start, stop)
         if (pid == 0)
             commits_and_dies(run);
         assert_killed(pid);
-        while ((depth = (uint32_t)pages().sessions) > 0) /* until the daemon knows */
+        while ((depth = (uint32_t)pages().sessions) > 0) /* until the daemon has noticed */
             usleep(500);
         depth = depth_of(TOKENS);
         committed += depth == TOKENS;
@@ -215,7 +215,7 @@ TEST_WITH(fault_2_killed_behind_its_commit_leaves_all_or_nothing, start, stop)
            committed, absent);
 }
 
-/* The byte there, asked of the kernel, which says EFAULT: can this process change it? */
+/* Tests whether this process can change the byte: the kernel returns EFAULT if not. */
 static bool can_touch(void *at)
 {
     int ends[2];
@@ -229,8 +229,8 @@ static bool can_touch(void *at)
     return can;
 }
 
-/* Forks a child that lives on and tries every page again and again until its pipe ends; what it
- * could change it says by its exit status. Dies by SIGKILL. */
+/* Forks a child that lives on and tries every page repeatedly until its pipe ends; it then writes
+ * to `touched` how many it could change. The parent dies by SIGKILL. */
 static void dies_before_its_child(int until, int touched)
 {
     struct engine e = victim_engine();
@@ -242,7 +242,7 @@ static void dies_before_its_child(int until, int touched)
         (void)s;
         kill(getpid(), SIGKILL);
     }
-    while (read(until, &byte, 1) < 0) { /* it does not block */
+    while (read(until, &byte, 1) < 0) { /* without blocking */
         for (uint32_t i = 1; i < PAGES; i++)
             n += can_touch(engine_page(&e, 0, i));
         usleep(1000);
@@ -267,7 +267,7 @@ TEST_WITH(fault_41_a_child_that_outlives_its_parent_reaches_no_page, start, stop
         dies_before_its_child(until[0], told[1]);
     }
     assert_killed(pid);
-    reclaimed(0); /* the parent's exit is the proof: its child has nothing */
+    reclaimed(0); /* the parent's exit is the proof: its child has no mapping */
     for (uint32_t round = 0; round < rounds; round++) {
         struct engine_session s;
 
@@ -288,7 +288,7 @@ TEST_WITH(fault_41_a_child_that_outlives_its_parent_reaches_no_page, start, stop
     printf("fault=41 runs=%u injected=1 violations=0 reused_before_proof=%u\n", rounds, wrong);
 }
 
-/* ------------------------------------------------------------------ what is full */
+/* ------------------------------------------------------------------ full pools and quotas */
 
 TEST_WITH(fault_36_exhausted_and_pinned_waits_for_nothing, start, stop)
 {
@@ -315,14 +315,14 @@ TEST_WITH(fault_36_exhausted_and_pinned_waits_for_nothing, start, stop)
     }
     assert_int_equal(engine_wrong(&pinned, TOKENS), 0);
     assert_ok(survivor.tern, engine_end(&running));
-    assert_ok(survivor.tern, engine_extend(&s, TOKENS, 0)); /* there is no deadlock */
+    assert_ok(survivor.tern, engine_extend(&s, TOKENS, 0)); /* no deadlock */
     assert_true(most < RIG_AT_ONCE_MS);
     printf("fault=36 runs=1 injected=%d violations=0 max_wait_ms=%.1f\n", MANY, most);
     assert_ok(survivor.tern, engine_end(&s));
     assert_ok(survivor.tern, engine_end(&pinned));
 }
 
-/* The 99th percentile of the survivor's matches beside what the other tenant does. */
+/* The 99th percentile of the survivor's matches beside the other tenant's work. */
 static double p99_beside(struct engine *other, bool beyond)
 {
     struct tern_tokens list = {.v = tokens, .n = TOKENS};
@@ -370,7 +370,7 @@ TEST_WITH(fault_37_a_tenant_beyond_its_quota_leaves_the_other_alone, start, stop
            MANY, MANY, beyond / within);
 }
 
-/* ------------------------------------------------------------------ answers that were lost */
+/* ------------------------------------------------------------------ lost answers */
 
 static bool alike(const struct tern_result *a, const struct tern_result *b)
 {
@@ -378,8 +378,8 @@ static bool alike(const struct tern_result *a, const struct tern_result *b)
            memcmp(&a->lengths, &b->lengths, sizeof a->lengths) == 0;
 }
 
-/* The operation, and again as after a lost answer: 1 if the second one had an effect, or answered
- * something else. */
+/* Runs the operation twice, as after a lost answer. Returns 1 if the second one had an effect or a
+ * different answer. */
 static uint32_t twice(struct engine_session *s, struct engine_op op)
 {
     struct daemon_status before, after;
@@ -431,7 +431,7 @@ TEST_WITH(fault_26_a_request_repeated_after_a_lost_answer_has_one_effect, start,
     effects += twice(&s, (struct engine_op){.kind = ENGINE_ABORT, .step = TERN_STEP_NONE});
     for (uint32_t i = 0; i < 2; i++)
         assert_ok(t, tern_namespace_reset(t, &survivor.ns, RIG_WAIT_MS, &nodes[i]));
-    effects += nodes[1] > nodes[0]; /* it answers how many are held still, which has not grown */
+    effects += nodes[1] > nodes[0]; /* it returns how many are still held, which must not grow */
     for (uint32_t i = 0; i < 2; i++)
         assert_ok(t, tern_join(t, "survivor", TERN_BOTH, 0, 1, RIG_WAIT_MS));
     injected += 5;
@@ -445,7 +445,7 @@ TEST_WITH(fault_26_a_request_repeated_after_a_lost_answer_has_one_effect, start,
         TERN_GONE);
     engine_free(&s);
     assert_int_equal(pages().sessions, 0);
-    reclaimed(0); /* a worker that reads a page for its checksum holds it so long */
+    reclaimed(0); /* a worker that reads a page for its checksum keeps it so long */
     assert_int_equal(pages().pages.free, free_at_rest);
     assert_int_equal(effects, 0);
     printf("fault=26 runs=1 injected=%u violations=0 double_effects=%u\n", injected, effects);

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# tern-replay without a trace: generated sessions, each profile, ranks, what is refused and how, bad traces, and that a
-# run leaves no process and no folder behind, however it ends.
+# tern-replay without a trace: generated sessions, each profile, ranks, refused options and their
+# errors, bad traces; and a run leaves no process and no folder behind, however it ends.
 . "$(dirname "$0")/replay_lib.sh"
 export TMPDIR=$DIR
 needs pgrep "(package procps)"
 
-# refused STATUS TEXT ARGS...: ends with that status and says TEXT.
+# refused STATUS TEXT ARGS...: ends with that status and prints TEXT.
 refused() {
     local status=$1 text=$2 got=0
     shift 2
@@ -19,7 +19,7 @@ nothing_left() {
     ! pgrep -f "$DIR/tern-replay" >/dev/null || fail "a process was left behind: $(pgrep -a -f "$DIR/tern-replay")"
 }
 
-# The same seed gives the same figures; another one others; and turns find what turns before them left.
+# The same seed gives the same figures, another seed others; turns find prefixes of earlier turns.
 replay --seed 7 --sessions 12 --turns 6
 is requests 72
 first="$(field prompt_tokens) $(field matched_tokens)"
@@ -32,13 +32,13 @@ replay --seed 8 --sessions 12 --turns 6
 replay --profile tiny-256 --sessions 8 --turns 5 --concurrency 6
 replay --profile tiny --ranks 4:4 --sessions 6 --turns 4 --concurrency 3
 replay --profile deepseek-v3 --ranks 2:2 --sessions 2 --turns 2 --page-bytes 65536
-is transferred_bytes $(($(field transferred_pages) * 65536)) # X5: its ranks hold the same, which moves once
+is transferred_bytes $(($(field transferred_pages) * 65536)) # X5: its ranks have the same data, which moves once
 replay --profile llama-70b --ranks 2:2 --sessions 1 --turns 1
 replay --sessions 24 --turns 10 --concurrency 12 --pool-pages 700 --seed 3
 nothing_left
 
-# What supersession costs and saves, one request at a time: lazy loses nothing that could have been resumed, and in use
-# is what live resume points need; eager and off are the two ends.
+# Cost and gain of supersession, one request at a time: lazy loses no resume point, and uses the
+# pages that live resume points need; eager and off are the two extremes.
 state=(--profile tiny-state --sessions 12 --turns 10 --concurrency 1 --seed 5)
 replay "${state[@]}" --supersede off
 is lost_resumable_tokens 0 state_reclaimable_peak 0
@@ -54,7 +54,7 @@ is state_reclaimable_peak 0
 [ $(($(field matched_tokens) + $(field lost_resumable_tokens))) -eq "$matched" ] || fail "matched and lost are not what was there"
 [ "$(field state_pages_peak)" -lt $((off / 4)) ] || fail "eager: $(field state_pages_peak) pages in use, off: $off"
 
-# What the decode daemon has counted before the engines began is asked before they begin, however late it is connected.
+# The decode daemon's counters are read before the engines begin, however late it is connected.
 cat >"$DIR/late.c" <<'C'
 #include <string.h>
 #include <sys/socket.h>
@@ -102,19 +102,20 @@ bad '{"input_length": 10, "output_length": 1, "hash_ids": [-1]}' '"hash_ids"[0] 
 bad '{"input_length": 10, "output_length": 1, "hash_ids": [1], "block_size": 0}' '"block_size" must be'
 nothing_left
 
-# A pool that can never hold the longest request: that fails, typed, and nothing else does.
+# A pool that can never have room for the longest request: that request fails with a typed error,
+# and nothing else does.
 refused 1 "waiting does not help" --spawn --json --sessions 2 --turns 3 --pool-pages 20
 [ "$(field failed_requests)" -gt 0 ] || fail "nothing failed with a pool of 20 pages"
 is wrong_bytes 0 leaked_pages 0
 
-# A request that fails is told in the daemon's words, too.
+# The report of a failed request has the daemon's text, too.
 refused 1 "failed after 0 repetitions: a value is out of range or does not fit the object's state: no such peer" \
     --spawn --json --sessions 1 --turns 1 --peer nobody
 
-# Interrupted and killed in the middle, when both daemons and both engines are there. Its session is its own, so that
-# each of its processes can be told from others.
+# Interrupted and killed in the middle, when both daemons and both engines run. Each run has a
+# session of its own, so that its processes can be identified.
 running() { pgrep -s "$1" -r R,S,D,T | wc -l; }
-becomes() { # SESSION TEST NUMBER: so many processes run
+becomes() { # SESSION TEST NUMBER: that many processes run
     [ "$(running "$1")" "$2" "$3" ]
 }
 session=

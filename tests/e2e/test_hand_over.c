@@ -1,5 +1,5 @@
-/* README's order: commit, tern_done_step, hand over, fetch. A fetch that says what has to be there
- * (X10) finds it, each time, though the source has not published it yet when it is asked. */
+/* README's order: commit, tern_done_step, hand over, fetch. A fetch that names the length it needs
+ * (X10) must find it each time, although the source has not published it when the fetch arrives. */
 #include <string.h>
 #include <unistd.h>
 
@@ -62,7 +62,7 @@ TEST(x10_fetch_right_behind_the_last_step_brings_all)
 
 #define LONG 160u /* two pages and a half */
 
-/* Computed and committed as far as whole chunks go; its last step is not done yet. */
+/* Computes a session and commits its whole chunks; its last step is not done yet. */
 static void computed(struct engine_session *s, struct engine *e, const uint32_t *tokens)
 {
     assert_ok(e->tern, engine_begin(s, e, tokens, LONG));
@@ -84,8 +84,8 @@ static struct tern_ticket handed(struct engine_session *s, const char *blob)
     return ticket;
 }
 
-/* Y-a through two daemons: what is handed over before its last step is done is there to the last
- * token when that step is done, once, with the blob. */
+/* Y-a through two daemons: a session handed over before its last step is done can be fetched to its
+ * last token once that step is done, once, with the blob. */
 TEST(y_a_session_that_was_handed_over_is_fetched_to_its_last_token)
 {
     char dir[RIG_DIR_BYTES];

@@ -1,7 +1,6 @@
-/* Pages that travel between device and host memory of a real daemon: what comes back is byte for
- * byte what was written, and with copies spoilt on purpose some do not come back, but none comes
- * back wrong. The pool holds far less than what is written, so that all of it passes through the
- * host tier. */
+/* Pages that move between device and host memory of a real daemon: every page that returns has the
+ * bytes that were written. With copies corrupted on purpose some pages are lost, but none returns
+ * wrong. The pool has far less room than the data, so all of it passes through the host tier. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -15,7 +14,7 @@
 #define PAGES         16 /* of a conversation */
 #define TOKENS        (PAGES * L)
 #define CONVERSATIONS 48 /* 768 pages; the device has 256, the host 1,024 */
-#define AWAY          8  /* sessions that give way together */
+#define AWAY          8  /* sessions retracted together */
 #define SETTLED_LOOKS 5
 
 static struct daemon rig;
@@ -30,7 +29,7 @@ static void start(const char *faults)
         .groups = &kv, .ngroups = 1, .bytes = 256 * PAGE, .host_bytes = 1024 * PAGE};
     char extra[256];
 
-    /* The first line goes on with the rig's tenant. */
+    /* The first line continues the rig's tenant. */
     snprintf(extra, sizeof extra,
              "    host_memory: 8M\n    host_write_through: true\nlimits:\n  sums_per_page: 4\n%s",
              faults);
@@ -52,8 +51,8 @@ static uint64_t figure(const char *path)
     return rig_figure(admin, "status", path);
 }
 
-/* Until every copy has ended, well or not. The daemon sees a step within a millisecond or so, and
- * only then begins: so nothing under way is believed when it was seen for a while. */
+/* Waits until every copy has ended, well or not. The daemon sees a step only after a millisecond or
+ * so, and begins then: so no copy must be seen for a while. */
 static void copies_settle(void)
 {
     uint32_t quiet = 0;
@@ -77,7 +76,7 @@ static void open_talk(struct engine_session *k, uint32_t id)
     assert_ok(e.tern, engine_begin(k, &e, v, TOKENS));
 }
 
-/* Pages that are on their way to the host hold the device's until they are there. */
+/* Pages on their way to the host keep their device pages until they have arrived. */
 static void operation(struct engine_session *k, enum engine_op_kind kind, uint32_t length,
                       uint32_t written)
 {
@@ -86,7 +85,7 @@ static void operation(struct engine_session *k, enum engine_op_kind kind, uint32
     assert_ok(e.tern, engine_do_within(k, op, RIG_WAIT_MS));
 }
 
-/* From where the table ends to the end of the conversation, and committed. */
+/* Writes from the end of the table to the end of the conversation, and commits. */
 static void write_talk(struct engine_session *k)
 {
     uint32_t from = k->len.written;
@@ -114,8 +113,8 @@ static void close_talk(struct engine_session *k)
     engine_free(k);
 }
 
-/* Looks for the conversation, fetches what only the host has, and reads all that it got. Depth that
- * was there. */
+/* Matches the conversation, fetches what only the host has, and compares all of it. Returns the
+ * depth found. */
 static uint32_t visit(uint32_t id)
 {
     struct engine_session k;
@@ -130,7 +129,7 @@ static uint32_t visit(uint32_t id)
             fail_msg("fetch: %s: %s", err_name(err), engine_why(&e));
         if (err == TERN_CORRUPT) {
             corrupt_answers++;
-            assert_int_equal(engine_take(&k, &k.last), TERN_OK); /* what came before stays */
+            assert_int_equal(engine_take(&k, &k.last), TERN_OK); /* what arrived before stays */
         }
         got = k.len.committed;
     }
@@ -139,7 +138,7 @@ static uint32_t visit(uint32_t id)
     return got;
 }
 
-/* Nothing is let go before the host has what it will get of it: with `all_copied` all of it. */
+/* Closes no session before the host has its copies; with `all_copied` copies of everything. */
 static void write_all(bool all_copied)
 {
     for (uint32_t id = 1; id <= CONVERSATIONS; id++) {
@@ -155,7 +154,8 @@ static void write_all(bool all_copied)
     }
 }
 
-/* AWAY sessions go to the host, others take their pages, and they come back. How many did. */
+/* Retracts AWAY sessions to the host, lets others take their pages, and recovers them. Returns
+ * their number. */
 static uint32_t there_and_back(void)
 {
     struct engine_session k[AWAY];
@@ -208,7 +208,7 @@ TEST(host_memory_gives_back_what_was_written)
     assert_int_equal(wrong_pages, 0);
     assert_int_equal(corrupt_answers, 0);
     assert_int_equal(figure("host_tier.host_copies_failed"), 0);
-    /* Two rounds over three times what the device holds: most of it had to be loaded. */
+    /* Two rounds over three times the device's pages: most of them had to be loaded. */
     assert_true(figure("host_tier.host_loads") >= CONVERSATIONS * PAGES);
     printf("host_memory: copies=%" PRIu64 " loads=%" PRIu64 " pages_compared=%u wrong=0\n",
            figure("host_tier.host_copies"), figure("host_tier.host_loads"), right_pages);
@@ -219,8 +219,8 @@ TEST(host_memory_with_spoilt_copies_gives_back_nothing_wrong)
 {
     start("faults:\n  copy_corrupt_every: 31\n");
     for (uint32_t round = 0; round < 2; round++) {
-        /* The first time all of it comes to the host: what was damaged is copied again. The second
-         * time, what was lost since. */
+        /* In the first round everything is copied to the host: damaged copies are made again. In
+         * the second only what was lost since. */
         write_all(round == 0);
         if (round == 0)
             assert_int_equal(figure("host_tier.host_copies_again"), CONVERSATIONS * PAGES / 30);

@@ -1,6 +1,6 @@
 /* Answers with descriptors that a client does not read: the kernel counts the descriptors against
- * the daemon's user, and above RLIMIT_NOFILE it takes none from that user any more. Here daemon and
- * test run as one user without capabilities, so that the limit holds for them. */
+ * the daemon's user, and above RLIMIT_NOFILE refuses to send more for that user. Here daemon and
+ * test run as one user without capabilities, so that the limit applies to them. */
 #include <grp.h>
 #include <stdio.h>
 #include <string.h>
@@ -68,8 +68,8 @@ static void ask_map(int fd, uint64_t id, uint64_t pool)
     assert_true(rig_message(fd, FRAME_POOL_MAP, id, 0, &m.base));
 }
 
-/* The kernel may count an answer for a moment after it has been read: its memory is given back by
- * the processor that allocated it. */
+/* The kernel may count an answer for a moment after it was read: the processor that allocated its
+ * memory frees it. */
 static void map_in_the_end(int fd, uint64_t id, uint64_t pool)
 {
     uint64_t end = rig_now_ms() + RIG_WAIT_MS;
@@ -108,8 +108,8 @@ TEST(answer_with_descriptors_is_busy_behind_an_unread_one)
     close(other);
 }
 
-/* A connection that ended with such an answer still counts as one of its tenant, until the other
- * side has read the answer or closed its end. */
+/* A closed connection with such an answer still counts for its tenant, until the other side has
+ * read the answer or closed its end. */
 TEST(ended_connection_with_an_unread_answer_holds_its_place)
 {
     int ended[RIG_CONNS_MAX], fd;
@@ -132,7 +132,7 @@ TEST(ended_connection_with_an_unread_answer_holds_its_place)
     close(rig_greeted_in_time(d.socket));
 }
 
-/* Descriptors of this process on their way to nobody. */
+/* Sends descriptors of this process that nobody receives. */
 static void pump(int pair[2])
 {
     char control[CMSG_SPACE(AT_ONCE * sizeof(int))] = {0};
@@ -150,8 +150,8 @@ static void pump(int pair[2])
     assert_int_equal(sendmsg(pair[1], &m, 0), 1);
 }
 
-/* Another process of the daemon's user has filled what the kernel allows: who asks is told so, the
- * connection goes on, and the log names who asked. */
+/* Another process of the daemon's user has used up the kernel's limit: the asker gets a typed
+ * error, the connection continues, and the log names the asker. */
 TEST(answer_whose_descriptors_the_kernel_refuses_is_typed)
 {
     Tern__Wire__Empty ping = TERN__WIRE__EMPTY__INIT;

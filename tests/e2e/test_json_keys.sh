@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# What programs read: each command that has --json prints one object on standard output and nothing beside it, with the
-# keys that are promised. (Those of ternctl are in test_ternctl.sh.) And what people see: the progress bar, on a
-# terminal alone.
+# Output for programs: each command with --json prints one object on standard output and nothing
+# else, with the documented keys. (test_ternctl.sh has those of ternctl.) And output for people: the
+# progress bar, on a terminal alone.
 . "$(dirname "$0")/replay_lib.sh"
 needs python3 "to check the JSON"
 
-# keys "NAME ..." EXPRESSION COMMAND...: its object j has them, and the Python expression holds
+# keys "NAME ..." EXPRESSION COMMAND...: its object j has these keys, the Python expression holds
 keys() {
     local names=$1 also=$2 rc=0
     shift 2
     "$@" >"$DIR/json" 2>"$DIR/err" || rc=$?
-    # tern-bench ends with 1 where a figure is beyond its limit: not judged here.
+    # tern-bench ends with 1 if a figure exceeds its limit: not judged here.
     [ "$rc" -eq 0 ] || [ "$rc-${1##*/}" = 1-tern-bench ] || fail "exit status $rc: $*"
     python3 - "$DIR/json" "$names" "$also" <<'PY' || fail "$*"
 import json, sys
@@ -70,7 +70,7 @@ keys "rows peers" "([r['page_bytes'] for r in j['rows']] == [16384, 65536, 26214
 keys "rows wrong" "j['wrong'] == 0 and [r['piece_bytes'] for r in j['rows']] == [64, 256, 1024, 4096, 16384, 65536] and all(k in r
     for r in j['rows'] for k in ('raw_gb_s', 'sent_gb_s', 'sent_packed_gb_s', 'sent_ratio', 'sent_core_ratio', 'received_gb_s',
     'received_packed_gb_s', 'received_ratio', 'received_core_ratio'))" "$TERN_BIN/tern-bench" reshard --quick --json
-# Of a table A is refused; of what costs the daemon's steps or shares its sockets it need not be.
+# A is refused a record of a table; what costs steps or shares sockets need not be.
 costs="('long commits', 'publishing', 'evictions', 'disk entries', 'tickets', 'collisions', 'pool opens', 'bell', 'holes', 'descriptors', 'unread answers', 'peer layouts', 'steps', 'finds')"
 keys "rows unmeasured" "j['unmeasured'] == [] and all((r['a_refused'] > 0 or r['table'] in $costs) and r['b_failed'] == 0 and all(k in r for k in ('table', 'p99_ratio')) for r in j['rows'])" \
     "$TERN_BIN/tern-bench" neighbours --quick --json

@@ -1,8 +1,8 @@
-/* Fault 4: a process goes on writing into a control page after its engine has ended. It has said
- * that it left, and kept a mapping all the same; the engine that has its slot next is another
- * tenant's. Were the page the same, that one's steps would count as done, and pages that its
- * device still writes would be handed out. Nor does the next engine of its own tenant begin with
- * what was written while there was none. */
+/* Fault 4: a process continues to write into a control page after its engine has left: it kept a
+ * mapping. The next engine in that slot is another tenant's. If both had the same page, the late
+ * write would count as the next engine's steps, and pages that its device still writes would be
+ * allocated again. The next engine of the same tenant must not start with the late writes
+ * either. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 #define L             64
 #define CONTROL_BYTES 4096
 #define TENANTS       2
-#define RUNS          8 /* the engine's slot changes hands so often */
+#define RUNS          8 /* the slot alternates between the tenants that often */
 #define STEP          5
 
 static struct daemon rig;
@@ -35,7 +35,7 @@ static void stop(void)
     assert_int_equal(rig_stop(&rig), 0);
 }
 
-/* A second mapping of this process's one control page, which libtern knows nothing of. */
+/* Returns a second mapping of this process's one control page, unknown to libtern. */
 static volatile uint64_t *control_kept(void)
 {
     FILE *f = fopen("/proc/self/maps", "r");
@@ -55,7 +55,7 @@ static volatile uint64_t *control_kept(void)
     return kept;
 }
 
-/* Its tokens are of no matter, and that it has room for so many. */
+/* Returns a session with room for many tokens; their values do not matter. */
 static struct engine_session session(struct engine *e)
 {
     static uint32_t tokens[64 * L];
@@ -71,21 +71,22 @@ static void close_session(struct engine_session *s, uint64_t step)
     assert_ok(s->engine->tern, engine_end(s));
 }
 
-/* All pages of the engine wait for its step, `late` is written, and they still wait. True: they do
- * not. What the engine's own tenant wrote late, the run before, is gone: its steps begin at 0. */
+/* All pages of the engine wait for its step, `late` is written, and they must still wait. Returns
+ * true if they do not. Late writes by the engine's own tenant in the previous run have no effect:
+ * the engine's steps begin at 0. */
 static bool handed_out_early(struct engine *e, volatile uint64_t *late)
 {
     struct engine_session s = session(e);
     uint32_t all;
     bool early;
 
-    assert_int_equal(engine_extend(&s, 1024 * L, 0), TERN_QUOTA); /* says how many there are */
+    assert_int_equal(engine_extend(&s, 1024 * L, 0), TERN_QUOTA); /* it has the free pages */
     all = s.last.shortage.free * L;
     assert_ok(e->tern, engine_extend(&s, all, 0));
     close_session(&s, STEP);
     *late = 1000;
     s = session(e);
-    early = engine_extend(&s, all, 0) != TERN_POOL_EXHAUSTED; /* a request looks at done_step */
+    early = engine_extend(&s, all, 0) != TERN_POOL_EXHAUSTED; /* a request reads done_step */
     if (!early)
         assert_int_equal(s.last.shortage.until_step, STEP);
     assert_ok(e->tern, tern_done_step(e->map, STEP));

@@ -1,6 +1,6 @@
 /* Decode over a lease, through a real daemon: sessions take pages from a stock that the engine
- * holds ahead of need, and one Step that nobody waits for tells of all of them. Every byte of every
- * session is compared; an engine that is killed with a lease leaves nothing behind. */
+ * leases ahead of need, and one Step that nobody waits for reports them all. Every byte of every
+ * session is compared; an engine killed with a lease leaves nothing behind. */
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -18,7 +18,7 @@
 #define PROMPT   40u
 #define LONG     200u /* tokens of a session at the end */
 #define DRAFT    4u   /* speculative tokens of a step */
-#define AHEAD    3u   /* steps that are dispatched before the answer to a commit is applied */
+#define AHEAD    3u   /* steps dispatched before the answer to a commit is applied */
 
 static struct daemon rig;
 static struct tern *admin;
@@ -68,7 +68,7 @@ static struct tern_lease *lease_of(struct engine *e, uint32_t low, uint32_t high
     return l;
 }
 
-/* Pairs of sessions have the same tokens, so that one adopts what the other has committed. */
+/* Pairs of sessions have the same tokens, so that one adopts the other's commits. */
 static void begin(struct decode *d, uint32_t i)
 {
     struct engine_session *s = &d->s[i];
@@ -113,7 +113,7 @@ static enum tern_err submit(struct decode *d)
     return err;
 }
 
-/* So many of the drafted tokens were right, and one more came. */
+/* n of the drafted tokens were right, and one more was sampled. */
 static void accepts(struct decode *d, uint32_t i, uint32_t n)
 {
     struct engine_session *s = &d->s[i];
@@ -157,8 +157,8 @@ static void decode_step(struct decode *d, uint32_t step)
     assert_ok(d->e.tern, engine_publish(&d->e));
 }
 
-/* E5, E6: what was decoded over a lease is what was written, whoever had which page when; the
- * prefixes that were committed on the way are found by others; and nothing is left at the end. */
+/* E5, E6: every session decodes over a lease to the bytes that were written, whoever had which page
+ * before; others find the prefixes committed on the way; and nothing is left at the end. */
 TEST(e5_sessions_decode_over_a_lease)
 {
     struct decode d = {.e = rig_engine(rig.socket, "decode", L, PAGES * PAGE)};
@@ -170,7 +170,7 @@ TEST(e5_sessions_decode_over_a_lease)
         begin(&d, i);
     for (uint32_t step = 0; step < 160; step++)
         decode_step(&d, step);
-    for (uint32_t i = 0; i < AHEAD; i++) /* nothing is in flight any more */
+    for (uint32_t i = 0; i < AHEAD; i++) /* nothing is in flight now */
         assert_ok(d.e.tern, engine_publish(&d.e));
     assert_ok(d.e.tern, tern_lease_wait(d.lease, RIG_WAIT_MS));
     apply_told(&d);
@@ -205,7 +205,7 @@ TEST(e5_sessions_decode_over_a_lease)
     engine_close(&d.e);
 }
 
-/* E1: pages that a killed engine had leased come back, those in sessions and those in its stock. */
+/* E1: the daemon frees the pages that a killed engine had leased, in sessions and in its stock. */
 TEST(e1_engine_killed_with_a_lease)
 {
     struct engine survivor = rig_engine(rig.socket, "survivor", L, PAGES * PAGE);
@@ -239,8 +239,8 @@ TEST(e1_engine_killed_with_a_lease)
     engine_close(&survivor);
 }
 
-/* What the daemon refuses later than the call is told by its error, once, and every further call on
- * that session returns it. Its pages go back when it is removed, and the others go on. */
+/* A refusal that comes after the call is reported by its error once, and every further call on that
+ * session returns it. Its pages are freed when it is removed, and the other sessions continue. */
 TEST(e6_refusal_that_comes_late_is_told_and_nothing_is_lost)
 {
     struct decode d = {.e = rig_engine(rig.socket, "decode", L, PAGES * PAGE)};
@@ -281,7 +281,7 @@ TEST(e6_refusal_that_comes_late_is_told_and_nothing_is_lost)
                      TERN_GONE);
     assert_true(strlen(tern_error_text(d.e.tern)) > 0);
     assert_ok(d.e.tern,
-              tern_lease_commit(d.lease, d.at[2], L + 1, TERN_STEP_NONE)); /* it goes on */
+              tern_lease_commit(d.lease, d.at[2], L + 1, TERN_STEP_NONE)); /* it continues */
     assert_ok(d.e.tern, tern_lease_submit(d.lease, 0));
     assert_ok(d.e.tern, tern_lease_wait(d.lease, RIG_WAIT_MS));
     assert_ok(d.e.tern, tern_lease_told(d.lease, &told));

@@ -1,6 +1,6 @@
-/* A prompt of 1,200,000 tokens, almost five frames of them: one tern_match, or tern_peek, finds all
- * of what another session committed, the session resumes with it, and what differs in the last
- * piece is found. */
+/* A prompt of 1,200,000 tokens, almost five frames: one tern_match, or tern_peek, finds everything
+ * that another session committed, the session resumes with it, and a difference in the last piece
+ * is detected. */
 #include <stdlib.h>
 
 #include "rig_daemon.h"

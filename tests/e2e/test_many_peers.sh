@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# As many peers as a configuration may have, 4,096, and none of them is there: the daemon starts, takes what it said of
-# memory, dials no faster than it may (fault 11), computes next to nothing, and answers operators.
+# The maximum of 4,096 peers, none of which is up: the daemon starts, uses the memory that it
+# reported, dials no faster than it may (fault 11), computes next to nothing, and answers operators.
 source "$(dirname "$0")/with_ternd.sh"
 [[ -z $SANITIZE ]] || skip "a sanitizer brings memory and work of its own"
 export MALLOC_ARENA_MAX=1
@@ -8,9 +8,9 @@ PEERS=4096
 DIALS_PER_S=200 # LINK_DIALS_PER_S of shell/peers/link.h
 LOOK_S=5
 FEW_PEERS=64
-CPU_TIMES_MAX=16 # what PEERS cost at rest, in times of FEW_PEERS. It is 3 to 6, as their records are not in the cache
+CPU_TIMES_MAX=16 # cost of PEERS at rest, in multiples of FEW_PEERS. It is 3 to 6, as their records are not in the cache
 
-configure() { # N FOLDER: with as many peers, its sockets in the folder
+configure() { # N FOLDER: configuration with that many peers, its sockets in the folder
     local i
     printf 'node: e2e\nlisten: 127.0.0.1:0\ninsecure_peers: true\nworkers: 1\nhuge_pages: false\npage_bytes_min: 64K\nlimits: {peers: %d}\n' "$1"
     printf 'admin: {socket: %s}\ntenants:\n  - {name: t0, socket: %s, memory: 8M}\npeers:\n' "$2/admin.sock" "$2/t0.sock"
@@ -19,7 +19,7 @@ configure() { # N FOLDER: with as many peers, its sockets in the folder
     done
 }
 
-start() { # N: with as many peers; sets SIZE, its address space, and SAID
+start() { # N: with that many peers; sets SIZE, its address space, and SAID
     configure "$1" "$DIR" >"$DIR/config.yaml"
     "$TERN_BIN/ternd" --config "$DIR/config.yaml" --check-config >"$DIR/out" 2>"$DIR/check" || fail "refused: $(cat "$DIR/check")"
     SAID=$(sed -n 's/^# memory_bytes  *\([0-9]*\) .*/\1/p' "$DIR/out")
@@ -46,7 +46,7 @@ more=$((SAID - one_said)) real=$((SIZE - one_size))
 echo "memory: said $more bytes more than with one peer, has $real; each $((more / PEERS))"
 [[ $(((real - more) * 100)) -lt $more && $(((more - real) * 100)) -lt $more ]] || fail "said and real differ by a hundredth"
 
-# Beside a daemon of few peers, in the same seconds: the machine may be busy, but it is so to both.
+# Compared with a daemon of few peers in the same seconds: a busy machine affects both.
 mkdir "$DIR/few"
 configure $FEW_PEERS "$DIR/few" >"$DIR/few/config.yaml"
 "$TERN_BIN/ternd" --config "$DIR/few/config.yaml" 2>"$DIR/few/log" &
@@ -57,7 +57,7 @@ begin=$(now_us) before=$(attempts) begun=$(now_us) cpu=$(cpu_ns "$TERND_PID") fe
 sleep $LOOK_S
 cpu=$(($(cpu_ns "$TERND_PID") - cpu)) few=$(($(cpu_ns "${PIDS[few]}") - few))
 ending=$(now_us) after=$(attempts) end=$(now_us)
-# Each question is answered at some time while it is asked: on a busy machine that takes a while.
+# Each query is answered at some time while it is asked: on a busy machine that takes a while.
 least=$(((after - before) * 1000000 / (end - begin))) most=$(((after - before) * 1000000 / (ending - begun)))
 echo "fault=11 runs=$PEERS injected=$PEERS violations=0 attempts_per_s=$least..$most limit=$DIALS_PER_S"
 ((most > DIALS_PER_S / 2 && least <= DIALS_PER_S)) || fail "attempts a second: $least to $most"

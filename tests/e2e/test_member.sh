@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Membership by etcd: three daemons, each with a tern-member, and a real etcd, each in a network namespace of its own
-# where this user may make them, else at ports of the loopback. A fourth joins, one leaves, etcd ends for longer than
-# leases and grace times last (60 s with TERN_FULL=1) and comes back, a node is killed. Replays between two others go
-# on meanwhile without a failure, no daemon is started anew, and what an operator added stays. A node that etcd alone
-# wants, and keys that are no nodes, change nothing.
+# if this user may make them, else at ports of the loopback. A fourth daemon joins, one leaves, etcd stops for longer
+# than leases and grace times (60 s with TERN_FULL=1) and starts again, a node is killed. Replays between two others
+# run meanwhile without a failure, no daemon is restarted, and peers that an operator added stay. A node that only
+# etcd names, and keys that are no nodes, change nothing.
 source "$(dirname "$0")/with_ternd.sh"
 MEMBER=$TERN_BIN/tern-member
 [[ -x $MEMBER ]] || skip "there is no tern-member in this build: libcurl was not found"
@@ -11,18 +11,19 @@ MEMBER=$TERN_BIN/tern-member
 needs python3 "to read JSON"
 needs curl "to look into etcd"
 command -v etcd >/dev/null || skip "etcd is needed (package etcd-server)"
-# The leases of the two that exchange pages outlive a busy machine's pauses; what waits for one to end waits for a short one.
+# The two nodes that exchange pages have leases that outlive the pauses of a busy machine; tests that wait for the end of a
+# lease use a short one.
 LEASE=3 LONG_LEASE=30 GRACE=1
 AWAY=$((LEASE + GRACE + 1))
 [[ -z ${TERN_FULL:-} ]] || AWAY=60
 declare -A HOST PORT LIFE NET
 
-# ---- networks: NET[NODE] holds the process whose namespace is that node's
+# ---- networks: NET[NODE] is the process whose namespace is that node's
 net_hold() { # NODE
     unshare --net sleep infinity &
     NET[$1]=$! PIDS[net_$1]=$!
 }
-via() { # NODE: sets VIA, what stands before a command there. A process in the background has to be the command itself
+via() { # NODE: sets VIA, the prefix of a command there. A process in the background must be the command itself
     VIA=()
     [[ -z ${NET[$1]:-} ]] || VIA=(nsenter --net="/proc/${NET[$1]}/ns/net")
 }
@@ -59,7 +60,7 @@ free_ports PORT[etcd] PORT[raft] PORT[n1] PORT[n2] PORT[n3] PORT[n4]
 # ---- etcd, daemons and their tern-members
 URL=http://${HOST[etcd]}:${PORT[etcd]} RAFT=http://127.0.0.1:${PORT[raft]}
 etcd_ok() { at etcd curl -sf -m 5 "$URL/health" 2>/dev/null | grep -q true; }
-end_hard() { # what is in PIDS by that name
+end_hard() { # the process in PIDS by that name
     kill -9 "${PIDS[$1]}"
     wait "${PIDS[$1]}" 2>/dev/null || true
 }
@@ -70,7 +71,7 @@ etcd_start() {
     PIDS[etcd]=$!
     wait_for "etcd" etcd_ok
 }
-member_start() { # NODE: with one endpoint where nobody is
+member_start() { # NODE: one of its endpoints is dead
     local ttl=$LEASE
     [[ $1 != n[12] ]] || ttl=$LONG_LEASE
     via "$1"
@@ -96,11 +97,11 @@ ctl() { # NODE COMMAND...
 peers() { # NODE: its peers, those without a link with a '-' in front
     ctl "$1" peers | value '" ".join(("" if p["state"] == "up" else "-") + p["peer"] for p in sorted(j["peers"], key=lambda p: p["peer"]))'
 }
-names() { # NODE: the same, whatever their links do
+names() { # NODE: the names, whatever the state of their links
     peers "$1" | tr -d -
 }
 has() { [[ $(peers "$1") == "$2" ]]; } # NODE PEERS
-says() { # NODE EXPRESSION: of its key in etcd; EXPRESSION of n, None where there is no key
+says() { # NODE EXPRESSION: of its key in etcd; EXPRESSION of n, None without a key
     local answer
     answer=$(at etcd curl -sf -m 5 "$URL/v3/kv/range" -d "{\"key\":\"$(printf '/tern/test/nodes/%s' "$1" | base64)\"}") || return
     python3 -c '
@@ -116,7 +117,7 @@ logged() { grep -c "event=$2 " "$DIR/$1/member.out" || true; } # NODE EVENT: how
 
 etcd_start
 put nothing 'no JSON'
-put other '{"name":"other","address":"10.77.0.99:7000","incarnation":"0000000000000001","healthy":true}' # --allow names none such
+put other '{"name":"other","address":"10.77.0.99:7000","incarnation":"0000000000000001","healthy":true}' # --allow names no such node
 put n9 '{"name":"other","address":"10.77.0.99:7000","incarnation":"0000000000000001","healthy":true}'    # somebody else's key
 for node in n1 n2 n3; do node_start $node; done
 ctl n1 peer add n0 "${HOST[n1]}:1" --tenants default >"$DIR/out" || fail "peer add: $(cat "$DIR/out")"
@@ -128,7 +129,7 @@ wait_for "three nodes" has n3 "n1 n2"
 says n1 "n['healthy'] and n['incarnation'] == '${LIFE[n1]}' and n['address'] == '${HOST[n1]}:${PORT[n1]}' and n['capacity']['memory_bytes'] == 1 << 24" ||
     fail "the key of n1: $(cat "$DIR/n1/member.out")"
 
-# ---- replays, one after the other, until $DIR/enough is there
+# ---- replays, one after the other, until $DIR/enough exists
 replays() {
     for ((i = 1; ; i++)); do
         "$TERN_BIN/tern-replay" --prefill "$DIR/n1/default.sock" --decode "$DIR/n2/default.sock" --peer n1 --profile tiny --page-bytes 512 \
@@ -140,21 +141,21 @@ replays() {
 : >"$DIR/replays"
 replays &
 PIDS[replays]=$!
-more() { (($(wc -l <"$DIR/replays") >= $1)) || ! kill -0 "${PIDS[replays]}"; } # as many replays have ended
-goes_on() { # one whole replay more
+more() { (($(wc -l <"$DIR/replays") >= $1)) || ! kill -0 "${PIDS[replays]}"; } # that many replays have ended
+goes_on() { # one more whole replay
     wait_for "a replay" more $(($(wc -l <"$DIR/replays") + 2))
     kill -0 "${PIDS[replays]}" || fail "a replay failed: $(cat "$DIR/err")"
 }
 goes_on
 
-# ---- a fourth joins
+# ---- a fourth node joins
 node_start n4
 wait_for "the fourth" has n1 "-n0 n2 n3 n4"
 wait_for "the fourth" has n4 "n1 n2 n3"
 goes_on
 echo "a fourth has joined"
 
-# ---- one leaves
+# ---- one node leaves
 kill "${PIDS[member_n3]}"
 wait "${PIDS[member_n3]}" || fail "tern-member ended with $?"
 wait_for "the key of n3 to go" says n3 "n is None"
@@ -163,7 +164,7 @@ wait_for "n3 to be no peer" has n4 "n1 n2"
 goes_on
 echo "one has left"
 
-# ---- etcd is away: leases end meanwhile, and all grace times are over
+# ---- etcd is down: leases and all grace times end meanwhile
 end_hard etcd
 wait_for "the loss" grep -q "event=etcd_lost" "$DIR/n1/member.out"
 BEFORE=$(names n1) REMOVED=$(logged n1 peer_removed)
@@ -191,7 +192,7 @@ wait_for "n4 to be no peer" has n1 "-n0 n2"
 wait_for "n4 to be no peer" has n2 "n1"
 echo "a node has died"
 
-# ---- a tern-member that is started anew knows which peers were its own
+# ---- a restarted tern-member knows which peers it had added
 node_start n4
 wait_for "n4 to be back" has n1 "-n0 n2 n4"
 end_hard member_n1

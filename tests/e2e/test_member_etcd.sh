@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# tern-member and one etcd that wants certificates: what is wrong with them is said, and tried again in growing pauses.
-# A daemon of another name is told to nobody. Two tern-members that have one name do not overwrite each other's key; the one after a crash takes its key over.
+# tern-member and one etcd that requires certificates: certificate problems are reported and retried with growing pauses. A
+# daemon of another name is not published. Two tern-members of one name do not overwrite each other's key; the one that
+# starts after a crash takes the key over.
 source "$(dirname "$0")/with_ternd.sh"
 MEMBER=$TERN_BIN/tern-member
 [[ -x $MEMBER ]] || skip "there is no tern-member in this build: libcurl was not found"
@@ -25,11 +26,11 @@ etcd_ok() { ask v3/kv/range "{\"key\":\"$(base64 <<<x)\"}" >/dev/null; }
 wait_for "etcd" etcd_ok
 ternd_start "" 16M 1
 
-# ---- members, and the key of the name that they all have
+# ---- members, and the key of their common name
 KEY=$(printf /tern/nodes/e2e | base64)
 CERTIFIED=(--cacert "$CERTS/ca.pem" --cert "$CERTS/e2e.pem" --key "$CERTS/e2e.key")
 member() { # WHICH FLAG...
-    : >"$DIR/$1.out" # here: the one before may have said it
+    : >"$DIR/$1.out" # here: the previous one may have printed it
     "$MEMBER" --node e2e --address "$1:7000" --interval-ms 50 --deadline-ms 30000 "${@:2}" 2>>"$DIR/$1.out" &
     PIDS[$1]=$!
 }
@@ -39,7 +40,7 @@ gone() { # WHICH [SIGNAL]
     unset "PIDS[$1]"
 }
 said() { grep -q "event=$2 " "$DIR/$1.out"; }
-key() { # FIELD: of the key in etcd; nothing where there is none
+key() { # FIELD: of the key in etcd; nothing without a key
     ask v3/kv/range "{\"key\":\"$KEY\"}" | python3 -c 'import json, sys; kvs = json.load(sys.stdin).get("kvs"); print(kvs[0][sys.argv[1]] if kvs else "")' "$1"
 }
 key_is() { [[ $(key value | base64 -d) == *"\"address\":\"$1:7000\""* ]]; }
@@ -65,7 +66,7 @@ ends 1 "no-such-file: No such file" "$MEMBER" --node e2e --address a:1 --endpoin
 [[ -z $(key value) ]] || fail "somebody without the right certificate has written"
 echo "certificates: what is wrong is said"
 
-# ---- pauses that grow: five tries at one that always ends connections take 50 + 100 + 200 + 400 ms at the least
+# ---- growing pauses: five tries at a closing endpoint take at least 50 + 100 + 200 + 400 ms
 python3 - "$MEMBER" <<'PY' || fail "pauses"
 import socket, subprocess, sys, time
 
@@ -83,7 +84,7 @@ finally:
     member.wait()
 PY
 
-# ---- a name that is not the daemon's is told to nobody
+# ---- a name that is not the daemon's is not published
 "$MEMBER" --node other --address other:7000 --interval-ms 50 --endpoint "$URL" "${CERTIFIED[@]}" 2>"$DIR/other.out" &
 PIDS[other]=$!
 wait_for "the loss" said other lease_granted
@@ -104,7 +105,7 @@ key_is first || fail "the second has overwritten the first"
 gone first
 wait_for "the name to be free" said second name_free
 key_is second || fail "the second has not written its key"
-gone second -KILL # its lease stays, and nothing tells that its daemon was this one
+gone second -KILL # its lease stays, and nothing shows that its daemon was this one
 member first --endpoint "$URL" "${CERTIFIED[@]}" --ttl 3600
 wait_for "the first to say so" said first name_taken
 key_delete
@@ -118,7 +119,7 @@ member third --endpoint "$URL" "${CERTIFIED[@]}" --ttl 3600
 wait_for "the key to be taken over" key_is third
 ! said third name_taken || fail "its own key is not known: $(cat "$DIR/third.out")"
 
-# ---- two of one daemon: the key stays with the second, and they do not take it from each other in turns
+# ---- two members of one daemon: the second keeps the key, and they do not alternate
 member fourth --endpoint "$URL" "${CERTIFIED[@]}" --ttl 3600
 wait_for "the third to say so" said third name_taken
 LEASE=$(key lease)
@@ -127,7 +128,7 @@ sleep 0.5
 [[ $(key lease) == "$LEASE" ]] || fail "they take the key from each other"
 gone third
 
-# ---- somebody writes into it, and deletes it
+# ---- somebody else writes and deletes the key
 ask v3/kv/put "{\"key\":\"$KEY\",\"value\":\"$(printf nonsense | base64)\"}" >/dev/null
 wait_for "the fourth to say so" said fourth name_taken
 key_delete

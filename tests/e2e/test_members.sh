@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Peers join and leave while a replay between two others goes on: no daemon is restarted, none of the other links goes
-# down, nothing fails. What an operator has added a reload leaves alone, and a slot is used again.
+# Peers join and leave during a replay between two others: no daemon is restarted, no other link goes down, nothing
+# fails. A reload leaves peers alone that an operator added, and a slot is used again.
 source "$(dirname "$0")/with_ternd.sh"
 needs python3 "to check the JSON"
 NODES=(prefill decode third late)
@@ -17,13 +17,13 @@ ctl() { "$CTL" --socket "$DIR/$1/admin.sock" "${@:2}"; }
 add() { ctl "$1" peer add "$2" "localhost:${PORT[$2]}" --tenants t >/dev/null; } # a name, which a thread resolves
 up() { ctl "$1" peers --json | value "any(p['peer'] == '$2' and p['state'] == 'up' for p in j['peers'])" | grep -q True; }
 gone() { ctl "$1" peers --json | value "all(p['peer'] != '$2' for p in j['peers'])" | grep -q True; }
-join() { # A B: each is a peer of the other, and both links are up
+join() { # A B: each becomes a peer of the other, and both links are up
     add "$1" "$2"
     add "$2" "$1"
     wait_for "$1 to reach $2" up "$1" "$2"
     wait_for "$2 to reach $1" up "$2" "$1"
 }
-replays() { # until the file `stop` is there
+replays() { # until the file `stop` exists
     local n=0
     until [[ -e $DIR/stop ]]; do
         "$TERN_BIN/tern-replay" --sessions 6 --turns 4 --concurrency 3 --seed $((++n)) --json \
@@ -34,7 +34,7 @@ replays() { # until the file `stop` is there
         echo "$n" >"$DIR/runs"
     done
 }
-others_stay() { # NODE: no link that was up has gone down, beside that to who left
+others_stay() { # NODE: no link has gone down, except that to the leaving peer
     ! grep "event=link_down .*peer=\(prefill\|decode\|late\) " "$DIR/$1/log" | grep -v "the peer refused us" ||
         fail "another link of $1 went down"
 }
@@ -55,7 +55,7 @@ for node in prefill decode; do ctl $node peer remove third >/dev/null; done
 ctl third peer remove prefill >/dev/null
 wait_for "the slot to be free" gone prefill third
 wait_for "the slot to be free" gone decode third
-join late third # who left can be a peer of another
+join late third # a peer that left one daemon can join another
 SEEN=$(cat "$DIR/runs")
 wait_for "replays after that" runs $((SEEN + 2))
 touch "$DIR/stop"
@@ -76,7 +76,7 @@ ends 1 "there is no tenant zork" ctl prefill peer add fifth localhost:1 --tenant
 ends 1 "needs a restart: no peer wanted RDMA at start" ctl prefill peer add fifth localhost:1 --tenants t --transport verbs
 ends 2 "neither add nor remove" ctl prefill peer zork
 
-# ---- the file: what an operator has added stays, and what the file has joins and leaves
+# ---- the file: peers that an operator added stay; those of the file join and leave
 ctl prefill peer remove third >/dev/null
 wait_for "the slot to be free" gone prefill third
 printf 'peers:\n  - {name: third, address: "127.0.0.1:%s", tenants: [t]}\n' "${PORT[third]}" >>"$DIR/prefill/config.yaml"
@@ -94,7 +94,7 @@ wait_for "the slot to be free" gone prefill third
 json "$(ctl prefill peers --json)" "sorted(p['peer'] for p in j['peers']) == ['decode', 'late']"
 others_stay prefill
 
-# ---- what is on its tape can be played back
+# ---- its tape can be played back
 if [[ -x $TERN_BIN/tern-sim ]]; then
     ctl prefill tape "$DIR/tape" --tokens >"$DIR/out"
     if grep -q "whole since the start" "$DIR/out"; then

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What ternd says that it will take of memory, by part (memory_bytes): it has to agree with the address space that
-# a daemon of that configuration really has, whichever part is made larger; and a part never shrinks another.
+# The memory that ternd reports by part (memory_bytes) must agree with the address space of a real
+# daemon of that configuration, whichever part is enlarged; and a larger part never shrinks another.
 source "$(dirname "$0")/with_ternd.sh"
 [[ -z $SANITIZE ]] || skip "a sanitizer brings memory of its own"
 
@@ -41,13 +41,13 @@ part() {
 
 TENANT="tenants:
   - {name: t0, socket: $DIR/t0.sock, memory: 8M, conns_max: 64"
-base() { # as look: what the next ones are compared with
+base() { # as look: the baseline of the next calls
     look "$@"
     cp "$DIR/parts" "$DIR/base"
     BASE_BYTES=$BYTES BASE_SIZE=$SIZE
 }
 
-# grows PART EXTRA-YAML [FLAG...]: most of what is more is of that part, and is there
+# grows PART EXTRA-YAML [FLAG...]: most of the added memory is of that part, and real
 grows() {
     local name=$1 more real
     shift
@@ -56,12 +56,12 @@ grows() {
     echo "$name: said $((more >> 20)) MiB more, has $((real >> 20)) MiB more"
     [[ $more -gt $((32 << 20)) ]] || fail "$name: too little to be seen"
     [[ $((($(part "$name") - $(sed -n "s/^$name //p" "$DIR/base")) * 2)) -gt $more ]] || fail "$name: it is another part: $(cat "$DIR/parts")"
-    # Threads bring no other stacks; what malloc adds is a few per cent at the most.
+    # Threads cause no differing stacks here; malloc adds a few per cent at most.
     [[ $((real - more)) -lt $((more / 20 + (2 << 20))) && $((more - real)) -lt $((more / 20 + (2 << 20))) ]] ||
         fail "$name: said $more bytes more, has $real: $(cat "$DIR/parts")"
 }
 
-peers() { # N MORE: and as many of them
+peers() { # N MORE: as many more of them
     echo peers:
     for i in $(seq "$1"); do
         echo "  - {name: p$i, address: \"127.0.0.1:1\", tenants: [t0]$2}"
@@ -83,7 +83,7 @@ frame_body_max: 4M"
 grows tape "$TENANT}
 tape: {bytes: 100M}"
 
-# The disk tier: what is on its way. Its records are the core's.
+# The disk tier: memory for data on its way. Its records count for the core.
 mkdir -p "$DIR/spill"
 SPILL="spill: {dir: $DIR/spill, bytes: 64M"
 base "$TENANT}
@@ -93,7 +93,7 @@ grows disk "$TENANT}
 $SPILL, threads: 4}
 limits: {disk_stores: 64}"
 
-# RDMA paths, of each peer and tenant, with or without a device here
+# RDMA paths of each peer and tenant, with or without a device here
 TENANTS=$TENANT}
 for i in $(seq 15); do
     TENANTS+="
@@ -112,7 +112,7 @@ $LINKS
 $(peers 200 ", transport: auto")"
 fi
 
-# TLS sessions, of each link
+# TLS sessions of each link
 if [[ $LIBRARIES != *libssl* ]]; then
     echo "tls: not in this build"
 else

@@ -1,5 +1,5 @@
-/* What ternctl tells of transfers and tickets between two daemons while they are there: the keys
- * that it shows, and tables that fit a terminal of 100 columns. */
+/* ternctl shows transfers and tickets between two daemons while they exist: the documented keys,
+ * and tables that fit a terminal of 100 columns. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,8 +42,8 @@ static const char *word(const json_t *row, const char *key)
     return text ? text : "";
 }
 
-/* Of these words, bit i for the i-th, those that the table of that list has in a line. No line is
- * too wide. */
+/* Returns a bit i for the i-th of these words if the table of that list has it in a line. No line
+ * may be too wide. */
 static uint32_t words_of_table(const char *command, const char *const *words)
 {
     char line[512];
@@ -60,7 +60,7 @@ static uint32_t words_of_table(const char *command, const char *const *words)
     return seen;
 }
 
-/* The table has all of them, in the end: what it tells of goes on meanwhile. */
+/* The table shows all of these words in the end: the listed transfers continue meanwhile. */
 static void table_has(const struct daemon *d, const char *list, const char *const *words)
 {
     const char *bin = getenv("TERN_BIN");
@@ -87,7 +87,7 @@ static void prefill(struct engine_session *s, struct engine *e, const uint32_t *
     assert_ok(e->tern, tern_done_step(e->map, e->step));
 }
 
-/* With the numbers, and the names, that the asker needs; the operator reads the last one. */
+/* The refusal has the numbers and names that the asker needs; the operator reads the last one. */
 static void fetches_are_refused_in_words(const struct daemon *d, const struct engine *b,
                                          const struct engine_session *s)
 {
@@ -111,8 +111,8 @@ static void fetches_are_refused_in_words(const struct daemon *d, const struct en
     json_decref(status);
 }
 
-/* The fetch waits for what the source has not committed: the one row says so, in JSON and in the
- * table. When it is there, the fetch ends and the list is empty. */
+/* The fetch waits for tokens that the source has not committed: the one row shows it, in JSON and
+ * in the table. Once they are committed the fetch ends and the list is empty. */
 TEST(ternctl_transfers_tells_what_a_fetch_waits_for)
 {
     static const char *const table[] = {"commit",   "queued", "the-prefill-h", "decode",
@@ -138,7 +138,7 @@ TEST(ternctl_transfers_tells_what_a_fetch_waits_for)
         list = rows(&dest, "transfers");
         row = json_array_get(list, 0);
         waits = strcmp(word(row, "waits_for"), "commit") == 0 &&
-                strcmp(word(row, "stage"), "queued") == 0; /* it asks again now and then */
+                strcmp(word(row, "stage"), "queued") == 0; /* the fetch asks again now and then */
         if (!waits)
             continue;
         assert_string_equal(word(row, "tier"), "peer");
@@ -161,7 +161,7 @@ TEST(ternctl_transfers_tells_what_a_fetch_waits_for)
     tempdir_remove(dir);
 }
 
-/* A ticket that stands has a row; one that was dropped is counted. */
+/* A ticket that stands has a row; a dropped one is counted. */
 TEST(ternctl_tickets_tells_of_those_that_stand)
 {
     static const char *const table[] = {"open", "160", "128", "t0", NULL};

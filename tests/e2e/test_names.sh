@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Peers by name: a name that is not known yet, one that is another machine's by now, a name service that is silent
-# and one that never answers. Real daemons; the name service is interpose_names.c, but for localhost.
+# Peers by name: an unknown name, one that now belongs to another machine, a silent name service and
+# one that never answers. Real daemons; the name service is interpose_names.c, except for localhost.
 source "$(dirname "$0")/with_ternd.sh"
 
 NAMES=$DIR/names
 mkdir "$NAMES"
 "$CC" -std=gnu17 -O1 -shared -fPIC -o "$DIR/names.so" "$HERE/interpose_names.c" -ldl
 
-# name NAME TEXT: what the name service says of it, at once or not at all
+# name NAME TEXT: what the name service answers for it, at once or not at all
 name() {
     echo "$2" >"$NAMES/new" && mv "$NAMES/new" "$NAMES/$1"
 }
@@ -19,7 +19,7 @@ peer_stop() {
     unset "PIDS[$1]"
 }
 
-# peer_start NODE ADDRESS PORT: it listens there
+# peer_start NODE ADDRESS PORT: a daemon that listens there
 peer_start() {
     ternd_run "$1" --listen "$2:$3" --insecure_peers --tenant "name=t0,socket=$DIR/$1/t0.sock,memory=4M" \
         --peer "name=e2e,address=127.0.0.1:1,tenants=t0"
@@ -37,7 +37,7 @@ peer() {
     wait_for "peer $1: $2" peer_is "$1" "$2"
 }
 
-# a_start: the daemon whose peers have names
+# a_start: the daemon with peers by name
 a_start() {
     local extra="insecure_peers: true
 peers:"
@@ -53,7 +53,7 @@ for node in late moves back; do
     peer_start $node 127.0.0.1 0
 done
 
-# The system's own name service, where it knows localhost; that may be ::1 as well, where nobody listens.
+# The system's own name service, if it knows localhost; that may also be ::1, where nothing listens.
 SYSTEM=()
 if [[ $(getent ahosts localhost) == *127.0.0.1* ]]; then
     peer_start local 127.0.0.1 0
@@ -62,7 +62,7 @@ else
     echo "localhost: not looked at, this machine does not know it"
 fi
 
-# ---- names that are not known yet: it starts, says so, and asks again; the others do not wait
+# ---- unknown names: the daemon starts, reports them, and asks again; the other peers do not wait
 export INTERPOSE_NAMES=$NAMES
 TERND_PRELOAD=$(ternd_preload "$DIR/names.so")
 name silent.test again
@@ -100,18 +100,18 @@ name moves.test 127.0.0.2
 peer_start moves 127.0.0.2 "${PORTS[moves]}"
 peer moves "p['state'] == 'up'"
 
-# ---- one goes and comes while the name service is silent: found where it was
+# ---- a peer goes down and up while the name service is silent: it is found at its old address
 name back.test again
 peer_stop back
 peer back "p['last_error'] == 'Connection refused; the name does not resolve: Temporary failure in name resolution'"
 peer_start back 127.0.0.1 "${PORTS[back]}"
 peer back "p['state'] == 'up'"
 
-# ---- a lookup that never comes back is given up, and keeps nobody waiting; not even the end
+# ---- a lookup that never returns is given up, and delays nobody, not even the daemon's end
 peer hung "p['last_error'] == 'the name does not resolve: no answer from the name service'"
 name hung.test 127.0.0.1
 peer hung "'Connection refused' in p['last_error']"
-kill "$TERND_PID" # stuck.test is asked for still
+kill "$TERND_PID" # stuck.test is still being looked up
 ended() {
     ! kill -0 "$TERND_PID" 2>/dev/null
 }

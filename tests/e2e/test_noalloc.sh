@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Fault 19: after "ready" the daemon's owner thread allocates nothing, while a replay runs, in the clear and with TLS,
-# while clients misbehave, while some subscribe and while a tenant joins. Real daemons under interpose_alloc.c; prints the
-# fault line. Exit 77: cannot be done here.
+# Fault 19: after "ready" the daemon's owner thread allocates nothing, during a replay, in the clear
+# and with TLS, while clients misbehave, while some subscribe and while a tenant joins. Real daemons
+# under interpose_alloc.c; prints the fault line. Exit 77: cannot be done here.
 source "$(dirname "$0")/with_ternd.sh"
 [[ -z $SANITIZE ]] || skip "a sanitizer brings an allocator of its own"
 "$CC" -std=gnu17 -O1 -g -fno-builtin -shared -fPIC -o "$DIR/interpose.so" "$HERE/interpose_alloc.c"
@@ -10,7 +10,7 @@ replay() { # SEED FLAG...
     "$TERN_BIN/tern-replay" --spawn --sessions 8 --turns 6 --concurrency 4 --json --seed "$@" >"$DIR/replay.json"
 }
 
-program() { # NAME [CASES]: a test program, if it is in this build
+program() { # NAME [CASES]: a test program, if this build has it
     [[ -x $TERN_BUILD/tests/e2e_test_$1 ]] || return 0
     "$TERN_BUILD/tests/e2e_test_$1" ${2:+"$2"} >"$DIR/$1.log" 2>&1 || {
         grep -v ' OK \] \| RUN ' "$DIR/$1.log"
@@ -24,7 +24,7 @@ everything() {
         echo "the replay's two daemons left other reports: $(ls "$TERN_BIN/../reports")"
         return 1
     }
-    if [[ $LIBRARIES == *libssl* ]]; then # handshakes, records and the end, from an arena that was made at start
+    if [[ $LIBRARIES == *libssl* ]]; then # handshakes, records and the end of connections, from an arena made at start
         bash "$TERN_SOURCE/deploy/make-certs.sh" "$DIR/certs" prefill decode e2e other
         replay 8 --tls "$DIR/certs" && program tls || return 1
     else
@@ -35,9 +35,9 @@ everything() {
         cat "$DIR/joins.log"
         return 1
     }
-    # The disk: stores, fetches, a disk that is full and one that fails, what is stored at the end.
+    # The disk: stores, fetches, a full disk and a failing one, stores at the end.
     program spill "spill_to_*" && program spill "spill_outlives_*" || return 1
-    # Fault 24: frames of impossible lengths were among what those clients did.
+    # Fault 24: those clients also sent frames of impossible lengths.
     [[ ! -s $DIR/protocol.log ]] || grep '^fault=24 ' "$DIR/protocol.log" >"$TERN_BIN/../faults"
 }
 export -f replay program everything

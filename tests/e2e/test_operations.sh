@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Every command of Tern's programs that docs/operations.md and docs/rdma.md show, in text and blocks, is run as it stands there,
-# with what stands in capitals filled in by the table below: a command that is none any more, or that nobody has filled
-# in, is a failure. The blocks of YAML are configurations that ternd takes.
+# Runs every command of Tern's programs that docs/operations.md and docs/rdma.md show, in text and
+# blocks, exactly as written; the table below fills in the words in capitals. An outdated command,
+# or one without its values, is a failure. ternd must accept the blocks of YAML as configurations.
 source "$(dirname "$0")/with_ternd.sh"
 needs python3 "to read the document"
 
@@ -58,7 +58,7 @@ lines = [line.removeprefix("$ ") for _, block in blocks for line in block.splitl
 spans = [" ".join(span.split()) for span in re.findall(r"`([^`]+)`", prose)]
 commands = {re.sub(r" +#.*", "", line).strip() for line in lines + spans}
 commands = {c for c in commands if re.match(r"(ternd|ternctl|tern-replay|tern-sim|tern-bench) ", c)}
-order = ["ternctl tape FILE", "ternctl peer add", "ternctl drain", "ternctl undrain"]  # before what needs it
+order = ["ternctl tape FILE", "ternctl peer add", "ternctl drain", "ternctl undrain"]  # before the commands that need it
 rank = {c: i for i, c in enumerate(order)}
 (folder / "commands").write_text("".join(c + "\n" for c in sorted(commands, key=lambda c: (rank.get(c, len(order)), c))))
 shown = [block for kind, block in blocks if kind == "yaml" or block.startswith(("node:", "tenants:"))]

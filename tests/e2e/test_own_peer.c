@@ -1,5 +1,5 @@
-/* A daemon that is among its own peers: what one of its pools has moves into another one: a prefix,
- * and a ticket with its tail and blob. Who merely has its name is no peer. */
+/* A daemon that is among its own peers: one of its pools sends to another one a prefix, and a
+ * ticket with its tail and blob. Another daemon that merely has its name is no peer. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@ static struct daemon solo;
 static struct engine prefill, decode;
 static uint32_t tokens[TOKENS];
 
-/* Its peer of its own name is at peer_port; 0: it has none. */
+/* The daemon's peer with its own name is at peer_port; 0: no such peer. */
 static void start_as(struct daemon *d, const char *in, uint16_t port, uint16_t peer_port)
 {
     const struct daemon_options o = {
@@ -88,7 +88,7 @@ static struct tern_ticket hand_over(void)
     return ticket;
 }
 
-/* Until the last step has passed. */
+/* Fetches once the last step has passed. */
 static enum tern_err fetched(struct engine_session *to, const struct tern_ticket *ticket,
                              struct tern_result *r)
 {
@@ -134,7 +134,7 @@ TEST(own_peer_brings_a_ticket_whole_and_once)
     rig_wait_let_go(&solo);
 }
 
-/* Of its own pool nothing moves: the pages change hands. */
+/* Within one pool nothing moves: the pages change their owner. */
 TEST(own_peer_is_not_asked_for_a_ticket_of_the_same_pool)
 {
     struct tern_ticket ticket = hand_over();
@@ -172,7 +172,7 @@ TEST(own_ticket_for_another_pool_is_refused_without_own_peer)
     assert_ok(decode.tern, engine_end(&to));
 }
 
-/* The other one is its own peer, so it knows the name. */
+/* The other daemon is its own peer, so it knows the name. */
 TEST(own_peer_is_no_other_daemon_of_that_name)
 {
     static const char cause[] =

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Prefill and decode over one daemon that is its own peer, in the clear and with TLS: prefixes and tickets move between
-# its pools, also where sessions are aborted and fetches cancelled; every byte is compared. No byte of
-# a page goes over a connection, but of pools of another layout.
+# Prefill and decode over one daemon that is its own peer, in the clear and with TLS: prefixes and
+# tickets move between its pools, also when sessions are aborted and fetches cancelled; every byte
+# is compared. Page bytes go over a connection only between pools of different layouts.
 source "$(dirname "$0")/replay_lib.sh"
 needs openssl "to make certificates"
 

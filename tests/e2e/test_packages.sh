@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The Debian packages (--full): built twice, in other folders, locales, time zones and at other times, they are equal;
+# The Debian packages (--full): two builds in different folders, locales, time zones and at different times are equal;
 # lintian finds no error; in a clean Debian folder they install, the sample configuration is in force, a client of
-# libtern-dev builds and python3-tern loads; booted in it, the service does what deploy/systemd says; a purge leaves
-# nothing. What this machine cannot do is skipped, and said.
+# libtern-dev builds and python3-tern loads; booted there, the service behaves as deploy/systemd describes; a purge
+# leaves nothing. What this machine cannot do is skipped with a message.
 source "$(dirname "$0")/with_ternd.sh"
 [[ -n ${TERN_FULL:-} ]] || skip "packages are built with --full alone"
 [[ -z $SANITIZE ]] || skip "nobody packages an instrumented build"
@@ -44,7 +44,7 @@ cp --remove-destination /etc/resolv.conf "$ROOT/etc/resolv.conf"
 inside() { chroot "$ROOT" env DEBIAN_FRONTEND=noninteractive LC_ALL=C "$@" >"$DIR/inside" 2>&1 || { tail -n 30 "$DIR/inside"; fail "in the clean folder: $*"; }; }
 files() { (cd "$ROOT" && find . -xdev \( -path ./proc -o -path ./sys -o -path ./dev -o -path ./tmp -o -path ./var/log -o -path ./var/cache -o -path ./var/lib/apt -o -path ./var/lib/dpkg \) -prune -o -print | sort); }
 inside apt-get update -q
-# what they need comes first, so that what a purge has to leave is known
+# dependencies come first, so that the expected result of a purge is known
 inside apt-get install -y -q --no-install-recommends adduser python3-numpy libprotobuf-c-dev liburing2 libyaml-0-2 libjansson4 libssl3 libibverbs1 libxxhash0 libmicrohttpd12 libcurl4
 # ---- an image ----
 image() {
@@ -82,7 +82,7 @@ inside tern-sim --seeds 50
 booted() {
     cat >"$ROOT/tern-test.sh" <<'SCRIPT'
 set -euxo pipefail
-until_ok() { # not told: a thousand lines
+until_ok() { # silent: a thousand lines
     local rc=1
     { set +x; } 2>/dev/null
     for _ in $(seq 1200); do "$@" && rc=0 && break; sleep 0.1; done
@@ -94,7 +94,7 @@ tern-agent-says() { exec 9<>/dev/tcp/127.0.0.1/7003 && printf 'GET /readyz HTTP/
 pid_of() { systemctl show -P MainPID ternd; }
 mkdir -p /etc/systemd/system/ternd.service.d
 printf '[Service]\nWatchdogSec=3\nTimeoutAbortSec=20\n' >/etc/systemd/system/ternd.service.d/test.conf
-# As on a host with GPUs, and here there are none: what makes their files is run as root, and may fail.
+# Set up for GPUs, although there are none: what makes their files runs as root, and may fail.
 install -D -m 644 /usr/share/tern/gpu.conf /etc/systemd/system/ternd.service.d/gpu.conf
 printf '#!/bin/sh\necho "$(id -u) $*" >>/run/modprobed\nexit 1\n' >/usr/bin/nvidia-modprobe
 chmod 755 /usr/bin/nvidia-modprobe
@@ -110,7 +110,7 @@ grep -Eq 'NoNewPrivs:.1' /proc/"$(pid_of)"/status && grep -Eq 'Seccomp:.2' /proc
 systemctl reload ternd
 until_ok logged ternd reloaded
 before=$(pid_of)
-kill -STOP "$before" # the watchdog ends it, and it is started anew
+kill -STOP "$before" # the watchdog ends it, and it is restarted
 until_ok bash -c '[[ $(systemctl show -P NRestarts ternd) == 1 && $(systemctl show -P ActiveState ternd) == active ]]'
 [[ $(pid_of) != "$before" ]]
 ternctl ping --count 1
@@ -136,7 +136,7 @@ systemctl stop ternd
 [[ -S /run/tern/admin.sock && -S /run/tern/default.sock ]]
 systemctl stop ternd.socket ternd-tenant@default.socket
 sed -i 's/^tenants:/nonsense: 1\ntenants:/' /etc/tern/ternd.yaml
-if systemctl start ternd; then exit 1; fi # a wrong configuration is not tried again
+if systemctl start ternd; then exit 1; fi # a wrong configuration is not retried
 [[ $(systemctl show -P ExecMainStatus ternd) == 2 && $(systemctl show -P NRestarts ternd) == 0 ]]
 echo all of it held
 SCRIPT

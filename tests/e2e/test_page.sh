@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The page of tern-agent in a real browser, headless: it is there within a second, shows what the daemon tells, asks nobody
-# but the agent, and at 400 pixels nothing is wider than the screen. Keeps screenshots where TERN_SCREENSHOTS names a folder.
-# test_agent.sh runs the page's script without a browser.
+# The page of tern-agent in a real browser, headless: it appears within a second, shows the daemon's figures, sends requests
+# to the agent alone, and at 400 pixels nothing is wider than the screen. Saves screenshots if TERN_SCREENSHOTS names a
+# folder. test_agent.sh runs the page's script without a browser.
 source "$(dirname "$0")/with_ternd.sh"
 [[ -n ${TERN_FULL:-} ]] || skip "a browser takes hundreds of MB to install: TERN_FULL=1"
 needs chromium "to show the page"
@@ -21,12 +21,12 @@ PIDS[agent]=$!
 wait_for "tern-agent" grep -q "listens at" "$DIR/agent"
 URL=$(sed -n 's/.*listens at \(.*\)\/$/\1/p' "$DIR/agent")
 
-# The page as the agent has it, and behind it a script that writes down what the browser has made of it. It also stands
-# between browser and agent, so what is asked is seen.
+# The agent's page, followed by a script that writes down what the browser made of it. This server
+# also stands between browser and agent, so it sees every request.
 cat >"$DIR/between.py" <<'PY'
 import http.server, sys, urllib.request
 
-# A window of a browser may be no narrower than 500 pixels: the page is in a frame.
+# A browser's window cannot be narrower than 500 pixels, so the page is in a frame.
 FRAME = '<!doctype html><body style="margin:0"><iframe src="/" style="border:0;width:%spx;height:1200px"></iframe></body>'
 MEASURE = b"""<script>
 addEventListener('load', function () {
@@ -72,7 +72,7 @@ PIDS[between]=$!
 wait_for "what stands between" grep -q "^port" "$DIR/asked"
 PORT=$(sed -n 's/^port //p' "$DIR/asked")
 
-browse() { # WIDTH: what the page has become in $DIR/dom, and a screenshot
+browse() { # WIDTH: writes the resulting page to $DIR/dom, and a screenshot
     local out=${TERN_SCREENSHOTS:-$DIR} what
     for what in "--screenshot=$out/page-$1.png" --dump-dom; do
         timeout 60 chromium --headless --no-sandbox --disable-gpu --no-first-run --user-data-dir="$DIR/profile" --window-size=1200,1200 \

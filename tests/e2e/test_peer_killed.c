@@ -1,7 +1,7 @@
-/* A peer daemon that dies, or hangs, in the middle of a transfer (faults 5 and 28). The
- * destination's Fetch ends in a typed error within its deadline, and what had been published before
- * is right; the source keeps its pages, unpins them, and serves on. Two real daemons; both engines
- * live in this process. */
+/* A peer daemon dies, or hangs, in the middle of a transfer (faults 5 and 28). The destination's
+ * Fetch ends with a typed error within its deadline, and the pages published before are right; the
+ * source keeps its pages, unpins them, and continues to serve. Two real daemons; both engines live
+ * in this process. */
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -23,10 +23,10 @@
 #define TOKENS      (PAGES * PAGE_TOKENS)
 #define ALL_BYTES   ((uint64_t)PAGES * PAGE_BYTES)
 #define CALL_MS     20000
-#define TRANSFER_MS 8000 /* a fetch that is let through ends in it, in an emulated machine, too */
+#define TRANSFER_MS 8000 /* an undisturbed fetch ends within it, in an emulated machine, too */
 #define FLOOD       24
 #define MEMFDS_MAX  256  /* mappings of a daemon */
-#define SPARE_MS    8000 /* over the deadline, for a machine that does other things too */
+#define SPARE_MS    8000 /* over the deadline, for a busy machine */
 #define STARTED     (ALL_BYTES / 16)
 
 struct side {
@@ -51,7 +51,7 @@ static void side_open(struct side *s, const char *name)
     assert_int_equal(engine_open(&s->engine, s->daemon.socket, name, &g.layout, CALL_MS), TERN_OK);
 }
 
-/* A session that has matched all tokens. */
+/* Begins a session that has matched all tokens. */
 static struct engine_session match_all(struct side *s, struct pair *p)
 {
     struct engine_session session;
@@ -90,8 +90,8 @@ static int set_up(void **state)
     assert_non_null(p);
     *state = p;
     setenv("TERND_LOG_LEVEL", "debug", 1);
-    /* All three on one core, so that each has its turn: on a busy machine, or one whose cores stand
-     * still by turns, a transfer could else be over before this process has looked once. */
+    /* All three on one core, so that each gets its turn: on a busy machine, or one whose cores
+     * stall in turn, a transfer could otherwise be over before this process looks. */
     assert_true(proc_pin(o[0].core));
     o[1] = o[0];
     o[1].node = "dest";
@@ -118,7 +118,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Submits a Fetch of everything and stops `victim` while some of it, and not all, has arrived. */
+/* Submits a Fetch of everything and stops `victim` while part of it has arrived. */
 static struct engine_session stop_in_the_middle(struct pair *p, pid_t victim)
 {
     struct engine_session session = match_all(&p->dest, p);
@@ -138,7 +138,7 @@ static struct engine_session stop_in_the_middle(struct pair *p, pid_t victim)
     assert_true(s.transfers.payload_bytes_in < ALL_BYTES);
     sleep_ms(50);
     assert_int_equal(tern_poll(p->dest.engine.tern, &a),
-                     TERN_BUSY); /* else it was not the middle */
+                     TERN_BUSY); /* else the transfer was over */
     return session;
 }
 
@@ -166,8 +166,8 @@ static void assert_settled(struct side *s, uint64_t snapshot_pages)
     assert_int_equal(st.pages.snapshot, snapshot_pages);
 }
 
-/* What a broken Fetch left at the destination: published chunks are right, the rest is given back.
- */
+/* After a broken Fetch the destination has the published chunks, all right, and the rest is
+ * free. */
 static void check_destination(struct pair *p, struct engine_session *session,
                               const struct tern_answer *a)
 {
@@ -187,7 +187,7 @@ static void check_destination(struct pair *p, struct engine_session *session,
     printf("fault=5 runs=1 injected=1 violations=0 published_pages=%u\n", before / PAGE_TOKENS);
 }
 
-/* The two hear each other again: the links come back by themselves, and then all can be fetched. */
+/* The two daemons reach each other again: the links come up, and then everything can be fetched. */
 static void heals(struct pair *p)
 {
     struct engine_session session = match_all(&p->dest, p);
@@ -257,7 +257,7 @@ TEST_WITH(destination_killed_source_keeps_pages, set_up, tear_down)
                 CALL_MS); /* so nothing is pinned any more */
 }
 
-/* Who asked can be followed from the engine's daemon to the one that it fetched from. */
+/* A request can be followed from the engine's daemon to the source of its fetch. */
 TEST_WITH(trace_id_is_in_the_logs_of_both_daemons, set_up, tear_down)
 {
     struct pair *p = *state;
@@ -281,7 +281,7 @@ TEST_WITH(trace_id_is_in_the_logs_of_both_daemons, set_up, tear_down)
         daemon_log_lines(&p->dest.daemon, "op=session_open err=GONE", "trace=0000000000000abc"), 1);
 }
 
-/* The inodes of the page memory and control pages that a daemon has mapped. */
+/* Collects the inodes of the page memory and control pages that a daemon has mapped. */
 static uint32_t mapped_memory(pid_t pid, uint64_t ret[MEMFDS_MAX])
 {
     char path[64], line[512];
@@ -311,9 +311,9 @@ TEST_WITH(daemons_share_no_memory, set_up, tear_down)
             assert_int_not_equal(a[i], b[k]);
 }
 
-/* The source reads nothing for a moment while more requests with their tokens come than its link's
- * queue takes: those that find no room are put off and are BUSY in the end, the link lives, and the
- * others end as if nothing had been. */
+/* The source reads nothing for a moment while more requests with tokens arrive than its link's
+ * queue holds: requests without room are put off and are BUSY in the end, the link stays up, and
+ * the others end as usual. */
 TEST_WITH(source_pauses_fetches_beyond_the_queue_are_busy, set_up, tear_down)
 {
     struct pair *p = *state;
@@ -334,7 +334,7 @@ TEST_WITH(source_pauses_fetches_beyond_the_queue_are_busy, set_up, tear_down)
         if (i > 0)
             continue;
         assert_int_equal(a.err,
-                         TERN_BUSY); /* the first to answer, while the source still stands still */
+                         TERN_BUSY); /* the first to answer, while the source is still stopped */
         assert_int_equal(kill(p->source.daemon.pid, SIGCONT), 0);
     }
     printf("%u fetches:", FLOOD);
@@ -342,7 +342,7 @@ TEST_WITH(source_pauses_fetches_beyond_the_queue_are_busy, set_up, tear_down)
         if (count[e])
             printf(" %s=%u", tern_strerror((enum tern_err)e), count[e]);
     printf("\n");
-    /* On a machine that does other things too, one that was let through meets its deadline. */
+    /* Even on a busy machine each accepted fetch meets its deadline. */
     assert_int_equal(count[TERN_OK] + count[TERN_BUSY] + count[TERN_POOL_EXHAUSTED] +
                          count[TERN_TIMED_OUT],
                      FLOOD);

@@ -1,6 +1,6 @@
-/* Pages belong to the link that was offered them: two peers, played by raw sockets, are let in by
- * the daemon and both may ask for the tenant, yet neither gets a page of the other's transfer on
- * its own data connection. */
+/* Pages belong to the link that was offered them: the daemon lets in two peers, played by raw
+ * sockets, and both may ask for the tenant, yet neither gets a page of the other's transfer on its
+ * own data connection. */
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,19 +30,19 @@ static struct engine e;
 static struct tern *admin;
 static int listener; /* where the daemon dials the peer "one" */
 
-/* What the daemon asked of "one" when the engine fetched from there: the tenant, the namespace, the
- * layout and the tokens are right, so said back to it that asks for the same prefix. */
+/* The daemon's question to "one" when the engine fetched from there. Its tenant, namespace, layout
+ * and tokens are right, so sending it back asks for the same prefix. */
 static struct rig_answer asked;
 
-/* A peer that is in. */
+/* A peer that was let in. */
 struct peer {
     int fd;
     uint64_t incarnation, token; /* the daemon's, for a data connection */
 };
 
-/* ---- the daemon, its engine and what that commits ---- */
+/* ---- the daemon, its engine and the commit ---- */
 
-/* Greets the daemon that dialled, lets it ask, and goes away. */
+/* Greets the daemon that dialled, lets it ask, and closes. */
 static void note_question(tern_session s)
 {
     struct tern_answer a;
@@ -104,7 +104,7 @@ FIXTURE(stop)
     return 0;
 }
 
-/* ---- what a peer does ---- */
+/* ---- actions of a peer ---- */
 
 static struct peer comes_in(const char *node)
 {
@@ -118,7 +118,7 @@ static struct peer comes_in(const char *node)
     return p;
 }
 
-/* Asks for the prefix that the engine committed; its pages are offered. */
+/* Asks for the prefix that the engine committed, and gets its pages offered. */
 static uint64_t opens_pull(const struct peer *p, struct page_ref ret_ref[PAGES])
 {
     const Tern__Wire__PeerMsg *offer = rig_decoded(&asked, FRAME_PEER_MSG);
@@ -138,8 +138,8 @@ static uint64_t opens_pull(const struct peer *p, struct page_ref ret_ref[PAGES])
     return offer->serve;
 }
 
-/* Asks for one page of that serve on a data connection of its own. Returns how many bytes came
- * before it was closed, or before the answer was whole. */
+/* Asks for one page of that serve on a data connection of its own. Returns the bytes that arrived
+ * before the connection was closed or the answer complete. */
 static size_t asks_for_page(const struct peer *p, uint64_t serve, struct page_ref ref,
                             uint8_t ret_bytes[ANSWERED])
 {
@@ -158,7 +158,7 @@ static size_t asks_for_page(const struct peer *p, uint64_t serve, struct page_re
     while (n < ANSWERED) {
         ssize_t got;
 
-        assert_int_equal(poll(&pf, 1, RIG_AT_ONCE_MS), 1); /* an answer or the end: never silence */
+        assert_int_equal(poll(&pf, 1, RIG_AT_ONCE_MS), 1); /* an answer or the end, never silence */
         got = recv(fd, ret_bytes + n, ANSWERED - n, 0);
         if (got <= 0)
             break;
@@ -201,7 +201,7 @@ TEST(pages_of_another_peers_transfer_are_refused)
     uint64_t serve_one = opens_pull(&one, of_one), serve_two = opens_pull(&two, of_two);
 
     assert_true(serve_one != serve_two);
-    gets_page(&two, serve_two, of_two, 0); /* it is let in, and served what it was offered */
+    gets_page(&two, serve_two, of_two, 0); /* it was let in, and is served its own offer */
     assert_int_equal(figure("data.refused"), 0);
     assert_int_equal(figure("data.pages_out"), 1);
     for (uint32_t i = 0; i < PAGES; i++) {
@@ -214,7 +214,7 @@ TEST(pages_of_another_peers_transfer_are_refused)
     assert_int_equal(figure("data.payload_bytes_out"), PAGE);
     assert_true(rig_log_has(&rig, "event=data_refused", RIG_WAIT_MS));
     for (uint32_t i = 0; i < PAGES; i++)
-        gets_page(&one, serve_one, of_one, i); /* whose transfer it is gets all of it */
+        gets_page(&one, serve_one, of_one, i); /* the owner of the transfer gets all of it */
     gets_page(&two, serve_two, of_two, 1);
     assert_int_equal(figure("data.refused"), PAGES + 1);
     close(one.fd);

@@ -1,6 +1,6 @@
-/* A listed peer that says what no peer may say: as a source and as a puller every error number,
- * lengths and counts out of range, and messages out of turn. An engine hears the errors of the
- * table alone (core/transfer/peer_words.h), no alarm tells of this host, and the daemon goes on. */
+/* A listed peer sends what no peer may send: as a source and as a puller every error number,
+ * lengths and counts out of range, and messages out of turn. The engine gets only errors of the
+ * table (core/transfer/peer_words.h), no alarm names this host, and the daemon continues. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include "rig_daemon.h"
 #include "testing/test.h"
 
-#define ERRORS  40u /* numbers up to that are said */
+#define ERRORS  40u /* numbers below that are sent */
 #define TOKENS  64u
 #define POOL    (4u << 20)
 #define POLL_MS 50
@@ -63,7 +63,7 @@ static void *serve(void *unused)
                 continue;
             sequence = 0;
             if (!rig_hello_answered(fd, "other", source.port, false)) {
-                close(fd); /* the daemon has given it up meanwhile, and dials again */
+                close(fd); /* the daemon has given up this connection, and dials again */
                 fd = -1;
                 continue;
             }
@@ -115,7 +115,7 @@ FIXTURE(stop)
     return 0;
 }
 
-/* What the engine hears of a fetch of a prompt of its own. */
+/* Returns what the engine gets for a fetch of a prompt of its own. */
 static enum tern_err heard(void)
 {
     uint32_t tokens[TOKENS];
@@ -131,7 +131,7 @@ static enum tern_err heard(void)
     return err;
 }
 
-/* The alarms that are on, but for the one of the peer's own link. */
+/* Counts the alarms that are on, except that of the peer's own link. */
 static size_t alarms_of_us(void)
 {
     json_t *status = admin_ask(admin, "status", NULL), *row;
@@ -181,8 +181,7 @@ TEST(aborts_of_a_source_say_no_error_of_this_host)
     says_each_error(PEER_PULL_ABORT);
 }
 
-/* One field of an offer of nothing that is out of its range: the link ends, and so does the fetch.
- */
+/* An empty offer with one field out of range: the link ends, and so does the fetch. */
 static void ends_link(const Tern__Wire__PeerMsg *wrong, const char *reason)
 {
     uint32_t links = source.links;
@@ -228,7 +227,7 @@ TEST(lengths_and_counts_of_a_source_have_bounds)
     m.err = TERN_INTERNAL;
     ends_link(&m, "an error in a message that carries none");
     m = none;
-    m.kind = PEER_PULL_OPEN; /* it is the puller who says that */
+    m.kind = PEER_PULL_OPEN; /* only the puller sends that */
     m.to = 0;
     source.says = m;
     assert_err(TERN_PEER_LOST, heard());
@@ -241,8 +240,8 @@ TEST(lengths_and_counts_of_a_source_have_bounds)
     assert_int_equal(alarms_of_us(), 0);
 }
 
-/* Every message with every error, from who dials: the link ends, or the daemon hears nothing of it.
- */
+/* Every message with every error from the dialling side: the link ends, or the daemon ignores
+ * it. */
 TEST(puller_that_says_anything_harms_nobody)
 {
     static struct rig_answer answer;

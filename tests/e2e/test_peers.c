@@ -1,5 +1,5 @@
-/* What operators are told of peers that are not there, of those whose pages fall back to TCP, and
- * as many peers as a configuration may have. A bare listener plays the peer. */
+/* The operators' view of peers that are down, of peers whose pages fall back to TCP, and of the
+ * maximum number of peers. A bare listener plays the peer. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,9 +18,9 @@ static struct daemon rig;
 static struct tern *admin;
 static struct rig_answer answer;
 
-/* ---- what is told ---- */
+/* ---- the view of operators ---- */
 
-/* The row of that peer, owned; every page of the list is looked at. */
+/* The row of that peer, owned; looks at every page of the list. */
 static json_t *peer_row(const char *peer)
 {
     char from[32] = "from=0";
@@ -40,7 +40,7 @@ static json_t *peer_row(const char *peer)
     return found;
 }
 
-/* Until its last error holds `words` (NULL: there is none), after `attempts` at least. */
+/* Waits until its last error has `words` (NULL: no error), after at least `attempts` attempts. */
 static void wait_for(const char *peer, const char *words, json_int_t attempts)
 {
     for (uint64_t end = rig_now_ms() + RIG_WAIT_MS;; usleep(10000)) {
@@ -75,8 +75,8 @@ FIXTURE(stop)
 
 /* ---- the tests ---- */
 
-/* The peer has no RDMA, whatever this host has: a warning when it begins, and not again when the
- * link is made anew; and operators see it. */
+/* The peer has no RDMA, whatever this host has: one warning at the beginning, none when the link is
+ * made anew; and operators see it. */
 TEST(peers_whose_pages_fall_back_to_tcp_are_told)
 {
     static const char warned[] =

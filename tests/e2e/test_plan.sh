@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `ternd --plan`: --check-config prints the same, and the start keeps to its memory and descriptors
-# (test_memory.sh); what is locked and the rails follow from the configuration; and it plans for a larger machine, too.
+# `ternd --plan`: --check-config prints the same, and the start keeps to its memory and descriptors (test_memory.sh);
+# locked memory and rails follow from the configuration; and it plans for a larger machine, too.
 source "$(dirname "$0")/with_ternd.sh"
 flags=(--admin.socket "$DIR/admin.sock" --insecure_peers=yes)
 small=(--tenant "name=chat,socket=$DIR/chat.sock,memory=32M,regions=2" --tenant "name=code,socket=$DIR/code.sock,memory=16M,host_memory=16M")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What every program answers before it does anything: its version, the same for all, and by which exit status a wrong
-# command line or configuration is told from a daemon that could not start.
+# The answers of every program before it does anything: its version, the same for all, and the exit statuses that
+# distinguish a wrong command line or configuration from a daemon that could not start.
 source "$(dirname "$0")/with_ternd.sh"
 
 VERSION=$(sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' "$TERN_BUILD/CMakeCache.txt")
@@ -15,7 +15,7 @@ for program in ternd ternctl tern-agent tern-member tern-sim tern-replay tern-be
 done
 ends 0 "" "$TERN_BIN/ternctl" status --version
 
-for wrong in "--seeds many" "--seeds 0" "--seeds 20k" "--first x"; do # nothing played is nothing passed
+for wrong in "--seeds many" "--seeds 0" "--seeds 20k" "--first x"; do # playing nothing must not pass
     ends 2 "" "$TERN_BIN/tern-sim" $wrong
 done
 
@@ -36,7 +36,7 @@ grep -q "Exit status: 0 .* 1 .* 2 " "$DIR/help" || fail "--help does not list th
 
 ends 2 "No such file" "$TERN_BIN/tern-replay" --limit 1 --prefill "$DIR/none.sock" --decode "$DIR/none.sock"
 
-# SIGTERM ends a daemon that is still starting, which may take minutes: here it comes with its first listen()
+# SIGTERM ends a daemon that is still starting, which may take minutes: here it arrives at its first listen()
 cat >"$DIR/term.c" <<'C'
 #include <signal.h>
 #include <sys/socket.h>

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Prometheus scrapes a replay (--full): two daemons with all that has metrics (TLS, a disk tier, a host tier, turn records)
-# and an agent each. Every expression of the alert rules and of the dashboard has series then, and no alert is raised.
+# Prometheus scrapes a replay (--full): two daemons with every part that has metrics (TLS, a disk
+# tier, a host tier, turn records) and an agent each. Every expression of the alert rules and the
+# dashboard must have series, and no alert is raised.
 source "$(dirname "$0")/with_ternd.sh"
 [[ -n ${TERN_FULL:-} ]] || skip "expressions are tried on a running Prometheus with --full alone"
 needs prometheus "to scrape (package prometheus)"
@@ -24,7 +25,7 @@ daemon() { # NODE PORT PEER PEER-PORT AGENT-PORT
 daemon prefill "$A" decode "$B" "$AGENT_A"
 daemon decode "$B" prefill "$A" "$AGENT_B"
 
-sed "s/for: .*/for: 0s/" "$TERN_SOURCE/deploy/prometheus/rules.yaml" >"$DIR/rules.yaml" # nothing has to last to be raised
+sed "s/for: .*/for: 0s/" "$TERN_SOURCE/deploy/prometheus/rules.yaml" >"$DIR/rules.yaml" # alerts are raised at once
 cat >"$DIR/prometheus.yaml" <<YAML
 global: {scrape_interval: 500ms, evaluation_interval: 1s}
 rule_files: [$DIR/rules.yaml]
@@ -39,7 +40,7 @@ PIDS[prometheus]=$!
 answers() { curl -sf "http://127.0.0.1:$WEB/api/v1/query?query=count(tern_up==1)" | grep -q '"2"'; }
 wait_for "two scrapes" answers
 
-# What is asked for is there while it happens: pools, sessions, and fetches that are cut down to what the pool holds.
+# Some series exist only while something runs: pools, sessions, and fetches that are cut down to the pool's room.
 for seed in 1 2 3; do
     "$TERN_BIN/tern-replay" --prefill "$DIR/prefill/default.sock" --decode "$DIR/decode/default.sock" --profile tiny --page-bytes 512 \
         --sessions 40 --turns 20 --pool-pages 800 --host-pages 800 --tickets --seed "$seed" --json >"$DIR/json" 2>"$DIR/err" ||
@@ -82,7 +83,7 @@ print(f"{n - len(left)} of {n} expressions have series")
 sys.exit(bool(left))
 PY
 wait "$REPLAY" || fail "tern-replay: $(cat "$DIR/err")"
-# Their own refusals are what a pool of 800 pages is for.
+# A pool of 800 pages is meant to refuse, so alerts of refusals are expected.
 alerts=$(curl -sf "http://127.0.0.1:$WEB/api/v1/alerts" |
     value "sorted({a['labels']['alertname'] + ' ' * ('name' in a['labels']) + a['labels'].get('name', '') for a in j['data']['alerts']} - {'TernTenantRefused', 'TernPoolFull', 'TernAlarm memory_exhausted'})")
 [[ $alerts == "[]" ]] || fail "alerts of a workload that is well: $alerts"

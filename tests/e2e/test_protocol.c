@@ -1,6 +1,6 @@
-/* What a client can do wrong on a socket, and what the daemon does then: a typed error or the end
- * of that connection, its memory flat, the others served. Faults 16, 17, 22 to 26 and 40 of the
- * fault table. */
+/* Wrong input of a client on a socket: the daemon returns a typed error or closes that connection,
+ * its memory does not grow, and the others are served. Faults 16, 17, 22 to 26 and 40 of the fault
+ * table. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -16,19 +16,19 @@
 #include "rig_daemon.h"
 #include "testing/test.h"
 
-#define LOG_RESTS_MS   1000 /* until a line comes out again, whatever was logged before */
-#define SLACK_MS       3500 /* of a deadline, on a busy machine; the daemon's own ones are longer */
+#define LOG_RESTS_MS   1000 /* until a line is logged again, whatever was logged before */
+#define SLACK_MS       3500 /* over a deadline, on a busy machine; the daemon's own are longer */
 #define RSS_SLACK      4096 /* KiB that the daemon may grow by */
-#define WITNESS_MS     500  /* of computing, at most, while the other client waits */
+#define WITNESS_MS     500  /* computed at most while the other client waits */
 #define DEEP_LEVELS    100000
 #define FLOOD_ROUNDS   20
-#define PINGS          200 /* of the others, alone */
+#define PINGS          200 /* of the other client, alone */
 #define PINGS_A_SECOND 100 /* beside a slow reader, at most */
 
 static struct daemon rig;
 static struct rig_answer answer;
 static int witness;
-static uint64_t witness_id = 1, computed; /* by the daemon, when the witness was asked last */
+static uint64_t witness_id = 1, computed; /* by the daemon, at the last check of the witness */
 
 FIXTURE(start)
 {
@@ -52,11 +52,11 @@ FIXTURE(stop)
     return 0;
 }
 
-static uint64_t most_rss_kib = UINT64_MAX; /* that the daemon may have during this test */
+static uint64_t most_rss_kib = UINT64_MAX; /* limit of the daemon's memory in this test */
 
-/* The other client: answered at once, whatever the rest do: before a deadline of theirs ends it,
- * and with little computed since it was asked last, which a slow machine tells as well. And the
- * daemon's memory is as it was. */
+/* The other client gets its answers at once, whatever happens: before its own deadlines, and with
+ * little computing of the daemon since the last check, which shows on a slow machine, too. And the
+ * daemon's memory is unchanged. */
 static void others_are_served(void)
 {
     uint64_t now;
@@ -69,7 +69,7 @@ static void others_are_served(void)
     computed = now;
 }
 
-/* Around a test of what is no frame, or half of one. */
+/* Around tests that send no frame, or half of one. */
 FIXTURE(memory_is_noted)
 {
     most_rss_kib = rig_rss_kib(&rig) + RSS_SLACK;
@@ -91,7 +91,7 @@ static void expect_status(int fd, uint16_t type, uint64_t id, enum tern_err err)
     assert_int_equal(rig_status(&answer), err);
 }
 
-/* The request is answered so. */
+/* The request gets this answer. */
 static void answered(int fd, uint16_t type, uint64_t id, const ProtobufCMessage *m,
                      enum tern_err err)
 {
@@ -123,7 +123,7 @@ TEST(protocol_hello_without_common_version_is_unsupported)
     assert_closed_at_once(fd);
 }
 
-/* A header with that length and version alone: the connection ends before any body could come. */
+/* Sends a header with that length and version alone: the connection ends before any body. */
 static void closed_at_header(uint32_t length, uint16_t version, bool in_two)
 {
     struct frame_header h = {
@@ -151,7 +151,7 @@ TEST_WITH(protocol_impossible_header_is_closed_at_once, memory_is_noted, memory_
         closed_at_header(8, 0, in_two);
     }
     others_are_served();
-    /* test_noalloc.sh runs this and says how many allocations there were. */
+    /* test_noalloc.sh runs this and prints the number of allocations. */
     printf("fault=24 runs=2 injected=6 violations=0\n");
 }
 
@@ -159,7 +159,7 @@ TEST_WITH(protocol_largest_frame_is_read, memory_is_noted, memory_is_flat)
 {
     uint8_t *body = calloc(1, RIG_BODY_MAX);
     int fd = rig_greeted(rig.socket);
-    /* Field 100, bytes, up to the end of the body: every reader ignores it. */
+    /* Field 100, bytes, to the end of the body: every reader ignores it. */
     const uint8_t head[] = {0xa2, 0x06, 0xfb, 0xff, 0x3f};
 
     assert_non_null(body);
@@ -209,7 +209,7 @@ static void join(int fd, uint64_t id, const char *name)
     assert_true(rig_message(fd, FRAME_ENGINE_JOIN, id, 0, &m.base));
 }
 
-/* Fault 26, under the same id; under a new one see test_faults.c. */
+/* Fault 26, under the same id; test_faults.c has it under a new one. */
 TEST(protocol_duplicate_id_has_one_effect)
 {
     int fd = rig_greeted(rig.socket);
@@ -288,7 +288,7 @@ TEST_WITH(protocol_deep_nesting_does_not_recurse, memory_is_noted, memory_is_fla
     free(body);
 }
 
-/* A connection that says nothing is closed at its deadline, and not before. */
+/* A silent connection is closed at its deadline, and not before. */
 static void silent_is_closed_at_deadline(void)
 {
     uint64_t start_ms = rig_now_ms();
@@ -331,7 +331,7 @@ TEST(protocol_frames_in_every_split_are_whole)
     close(fd);
 }
 
-/* How long the others wait for an answer, in microseconds. */
+/* Measures how long the others wait for an answer, in microseconds. */
 static void others_are_served_in(struct series *took)
 {
     uint64_t from = clock_ns();
@@ -340,7 +340,7 @@ static void others_are_served_in(struct series *took)
     series_add(took, (double)(clock_ns() - from) / 1e3);
 }
 
-/* Asks and asks and reads a byte now and then: the daemon's socket fills, then its queue. */
+/* Sends requests and reads a byte now and then: the daemon's socket fills, then its queue. */
 TEST(protocol_slow_reader_is_closed_and_others_are_served)
 {
     static uint8_t frames[512 * RIG_STATS_BYTES];
@@ -356,7 +356,7 @@ TEST(protocol_slow_reader_is_closed_and_others_are_served)
     for (uint32_t i = 0; i < PINGS; i++)
         others_are_served_in(&alone);
     usleep(LOG_RESTS_MS *
-           1000); /* many connections have ended: lines of that event were held back */
+           1000); /* many connections have ended: lines of that event were suppressed */
     fcntl(fd, F_SETFL, O_NONBLOCK);
     rss = rig_rss_kib(&rig);
     while (open && rig_now_ms() < end_ms) {
@@ -377,10 +377,10 @@ TEST(protocol_slow_reader_is_closed_and_others_are_served)
     }
     assert_false(open);
     close(fd);
-    /* Its own queue was full, or all of its tenant's share were with it: the log says which. */
+    /* The connection's queue was full, or with it its tenant's share: the log says which. */
     wait_until(daemon_log_count(&rig, "reads too slowly", 1, 0) > 0 ||
                daemon_log_count(&rig, "send_buffers_reserved, or read faster", 1, 0) > 0);
-    assert_true(rig_rss_kib(&rig) <= rss + RSS_SLACK + 16384); /* the queues, which are limited */
+    assert_true(rig_rss_kib(&rig) <= rss + RSS_SLACK + 16384); /* the queues, which are bounded */
     others_are_served();
     printf("fault=22 runs=1 injected=1 violations=0 others_failed=0 others_pings=%u "
            "others_p99=%.2f\n",
@@ -398,9 +398,9 @@ TEST(protocol_connections_above_the_limit_are_refused)
     for (int round = 0; round < FLOOD_ROUNDS; round++) {
         int n = 0, extra;
 
-        while (n < RIG_CONNS_MAX - 1) /* the witness has one; those of the last round may end yet */
+        while (n < RIG_CONNS_MAX - 1) /* the witness has one; the last round's may still end */
             fds[n++] = rig_greeted_in_time(rig.socket);
-        extra = rig_connect(rig.socket); /* has no slot, so it is told before it says anything */
+        extra = rig_connect(rig.socket); /* has no slot, so the answer comes before any request */
         assert_int_equal(rig_read(extra, RIG_AT_ONCE_MS, &answer), RIG_FRAME);
         assert_int_equal(rig_status(&answer), TERN_QUOTA);
         assert_closed_at_once(extra);
@@ -439,7 +439,7 @@ TEST(protocol_operators_above_the_limit_are_told_and_counted)
     others_are_served();
 }
 
-/* What a process of its own is told. */
+/* The answer that a process of its own gets. */
 static enum tern_err connect_elsewhere(const char *path)
 {
     struct tern *t = NULL;
@@ -454,8 +454,8 @@ static enum tern_err connect_elsewhere(const char *path)
     return (enum tern_err)WEXITSTATUS(status);
 }
 
-/* Another process is told so in its Hello; the one that is watched may have more connections, and
- * its exit makes room. */
+/* Another process is refused in its Hello; the watched one may open more connections, and its exit
+ * frees a place. */
 TEST(protocol_processes_above_the_limit_are_busy)
 {
     struct daemon d;
@@ -472,7 +472,7 @@ TEST(protocol_processes_above_the_limit_are_busy)
     assert_int_equal(rig_stop(&d), 0);
 }
 
-/* Fault 17: no descriptor is left. Those who are there live on; accepting resumes by itself. */
+/* Fault 17: no descriptor is left. Open connections live on; accepting resumes by itself. */
 TEST(protocol_lack_of_descriptors_pauses_accept_only)
 {
     static const char extra[] = "limits:\n  engines: 4\n";
@@ -493,7 +493,7 @@ TEST(protocol_lack_of_descriptors_pauses_accept_only)
         assert_true(rig_ping(fds[i], 2, RIG_WAIT_MS));
     for (int i = 0; i < 10; i++)
         close(late[i]);
-    /* The closed ones wait in the backlog still, and use up what is free as they are accepted. */
+    /* Closed connections are still in the backlog, and use up free descriptors when accepted. */
     close(rig_greeted_in_time(d.socket));
     for (int i = 0; i < 6; i++) {
         assert_true(rig_ping(fds[i], 3, RIG_WAIT_MS));
@@ -503,8 +503,8 @@ TEST(protocol_lack_of_descriptors_pauses_accept_only)
     printf("fault=17 runs=1 injected=10 violations=0 lost_clients=0\n");
 }
 
-/* Large frames that stay half: those above the tenant's share of buffers are answered BUSY, and the
- * connection goes on behind their bodies. */
+/* Large half frames: those above the tenant's share of buffers are answered BUSY, and the
+ * connection continues after their bodies. */
 TEST_WITH(protocol_large_frames_above_the_share_are_busy, memory_is_noted, memory_is_flat)
 {
     struct frame_header h = {
@@ -564,7 +564,7 @@ TEST_WITH(protocol_pool_cannot_be_truncated, memory_is_noted, memory_is_flat)
     m.pool = joined_with_pool(fd, "truncator");
     answered(fd, FRAME_POOL_MAP, 4, &m.base, TERN_OK);
     assert_int_equal(answer.nfds, 3);
-    assert_int_not_equal(ftruncate(answer.fds[2], 0), 0); /* the bell: it has no memory */
+    assert_int_not_equal(ftruncate(answer.fds[2], 0), 0); /* the bell has no memory */
     close(answer.fds[2]);
     for (uint32_t i = 0; i < 2; i++) {
         assert_int_equal(fstat(answer.fds[i], &st), 0);
@@ -586,7 +586,7 @@ TEST(protocol_second_daemon_leaves_the_first_alone)
     close(rig_greeted(rig.socket));
 }
 
-/* Fault 38: who is there when the daemon begins to drain is served until it is done. */
+/* Fault 38: clients connected when the daemon begins to drain are served until it is done. */
 TEST(drain_serves_sessions_until_its_deadline)
 {
     Tern__Wire__SessionOpen m = TERN__WIRE__SESSION_OPEN__INIT;
@@ -614,7 +614,7 @@ TEST(drain_serves_sessions_until_its_deadline)
     list.has_tokens = true;
     list.tokens = (ProtobufCBinaryData){sizeof tokens, (uint8_t *)tokens};
     match.tokens = &list;
-    for (;; served++) { /* a turn, again and again: each is answered, until the daemon ends */
+    for (;; served++) { /* a turn, repeatedly: each is answered until the daemon ends */
         if (!rig_message(fd, FRAME_MATCH, ++id, session, &match.base) ||
             rig_read(fd, RIG_WAIT_MS, &answer) != RIG_FRAME)
             break;
@@ -630,7 +630,7 @@ TEST(drain_serves_sessions_until_its_deadline)
     assert_int_equal(rig_stop(&d), 0);
 }
 
-/* Signals that come together wake the daemon once. */
+/* Signals that arrive together wake the daemon once. */
 TEST(signals_that_come_together_are_all_taken)
 {
     struct daemon d;
@@ -704,7 +704,7 @@ TEST_WITH(protocol_one_byte_at_a_time_is_closed_at_its_deadline, memory_is_noted
     others_are_served();
 }
 
-/* At the default level: what the daemon ended, and why, and not that clients come and go. */
+/* The default level logs connections that the daemon ended, with the reason, and no others. */
 TEST(log_says_why_the_daemon_ended_a_connection)
 {
     static const uint8_t half[5] = {0};

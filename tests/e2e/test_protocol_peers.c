@@ -1,6 +1,6 @@
-/* What a peer can do wrong on the control connection: a raw socket plays the other daemon. Faults
- * 11 and 27 of the fault table. What is said of RDMA paths is the same in a build without RDMA, on
- * a host without a device and on one that has one. */
+/* Wrong input of a peer on the control connection: a raw socket plays the other daemon. Faults 11
+ * and 27 of the fault table. Messages about RDMA paths are handled alike in a build without RDMA,
+ * on a host without a device and on one with a device. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,13 +17,13 @@
 
 #define STORM_MS    3000
 #define STORM_DIALS 8 /* pauses of 100, 200, 400, 800, 1600 ms, each a quarter shorter at most */
-#define SILENT_MS   15000 /* within which a silent peer is given up; the daemon's limit is 5 s */
+#define SILENT_MS   15000 /* by then a silent peer is given up; the daemon's limit is 5 s */
 
-#define SLACK_MS    3500 /* of a deadline, on a busy machine; the daemon's own ones are longer */
+#define SLACK_MS    3500 /* over a deadline, on a busy machine; the daemon's own are longer */
 #define RSS_SLACK   2048 /* KiB that the daemon may grow by */
 #define DEEP_LEVELS 100000
 #define MANY        20     /* peers that send half a message each */
-#define LONG        200000 /* tokens of a message that comes in several pieces */
+#define LONG        200000 /* tokens of a message in several pieces */
 
 #define EPOCH    41u /* of paths: any number */
 #define NOT_READ "peer=other dir=in reason=\"a message that cannot be read, or not in its turn\""
@@ -35,7 +35,7 @@ static uint16_t listener_port;
 static struct tern *admin;
 static uint32_t unread; /* links of this daemon that ended as NOT_READ says */
 
-/* Of its two tenants the peer may ask for one. */
+/* The peer may ask for one of the daemon's two tenants. */
 static int start_with(const char *transport)
 {
     char extra[512 + MANY * 80];
@@ -59,7 +59,7 @@ FIXTURE(start)
     return start_with("tcp");
 }
 
-/* Beside `other` there are MANY peers, which the daemon cannot dial. */
+/* MANY peers besides `other`, which the daemon cannot dial. */
 FIXTURE(start_many)
 {
     char peers[MANY * 80 + 80] = "tcp\n";
@@ -99,7 +99,7 @@ static int greeted(void)
     return fd;
 }
 
-/* A message that names nothing which exists: the core ignores it. */
+/* Sends a message that names nothing that exists: the core ignores it. */
 static bool send_kind(int fd, enum peer_msg_kind kind, uint64_t sequence)
 {
     Tern__Wire__PeerMsg m = TERN__WIRE__PEER_MSG__INIT;
@@ -150,8 +150,7 @@ TEST(peer_large_frame_before_hello_is_closed)
     assert_closed(fd, RIG_AT_ONCE_MS);
 }
 
-/* ---- what is no frame, or half of one; a client is served meanwhile, and memory stays as it was
- */
+/* ---- no frame, or half of one; a client is served meanwhile, and memory does not grow */
 
 static void client_is_served(uint64_t most_rss_kib)
 {
@@ -162,7 +161,7 @@ static void client_is_served(uint64_t most_rss_kib)
     close(fd);
 }
 
-/* Closed within ms; the connection is greeted first, or not. */
+/* The daemon closes within ms; the connection is greeted first, or not. */
 static void ends_within(bool greet, const void *bytes, size_t n, uint32_t ms)
 {
     int fd = greet ? greeted() : rig_connect_tcp(rig.control_port);
@@ -187,8 +186,8 @@ TEST(peer_impossible_header_is_closed_at_once)
     }
 }
 
-/* Field 15 of a PeerMsg is a list of messages: a hundred thousand of them inside one another, or as
- * many empty ones as a body holds. Either has no kind, and ends the link. */
+/* Field 15 of a PeerMsg is a list of messages: a hundred thousand nested in one another, or as many
+ * empty ones as fit a body. Neither has a kind, and both end the link. */
 TEST(peer_hostile_message_ends_the_link)
 {
     uint64_t rss = UINT64_MAX;
@@ -209,7 +208,7 @@ TEST(peer_hostile_message_ends_the_link)
         frame_encode(&h, body - FRAME_HEADER_BYTES);
         ends_within(true, body - FRAME_HEADER_BYTES, FRAME_HEADER_BYTES + n, RIG_AT_ONCE_MS);
         client_is_served(rss);
-        if (i == 1) /* the first of each kind have touched all that such a message may use */
+        if (i == 1) /* the first of each kind touched all the memory that such a message uses */
             rss = rig_rss_kib(&rig) + RSS_SLACK;
     }
     free(frame);
@@ -261,11 +260,11 @@ TEST(peer_message_of_the_wrong_side_ends_the_link)
 {
     int fd = greeted();
 
-    assert_true(send_kind(fd, PEER_PULL_OFFER, 1)); /* who dialled pulls: only the source offers */
+    assert_true(send_kind(fd, PEER_PULL_OFFER, 1)); /* the dialler pulls; the source offers */
     assert_closed(fd, RIG_AT_ONCE_MS);
 }
 
-/* The next frame that is not a ping of the daemon's own. */
+/* Reads the next frame, except pings of the daemon. */
 static void read_frame(int fd)
 {
     do
@@ -306,7 +305,7 @@ TEST(peer_gets_no_tenant_that_is_not_allowed)
     assert_int_equal(offer->sequence, 1);
     close(fd);
     fd = greeted();
-    offer = open_pull(fd, "t0"); /* allowed; there is nothing */
+    offer = open_pull(fd, "t0"); /* allowed, and found nothing */
     assert_int_equal(offer->kind, PEER_PULL_OFFER);
     assert_int_not_equal(offer->err, TERN_DENIED);
     close(fd);
@@ -318,7 +317,7 @@ TEST(dials_of_a_peer_that_hangs_up_are_few)
     uint64_t end;
     int dials = 0, fd;
 
-    close(rig_accept_fresh(listener)); /* whatever the pause was until now */
+    close(rig_accept_fresh(listener)); /* whatever the pause was before */
     end = rig_now_ms() + STORM_MS;
     while (rig_now_ms() < end) {
         fd = rig_accept(listener, 50);
@@ -350,9 +349,9 @@ TEST(dial_that_another_node_answers_is_closed)
     close(fd);
 }
 
-/* ---- what is said of RDMA paths ---- */
+/* ---- messages about RDMA paths ---- */
 
-/* In order in every field. */
+/* Every field is valid. */
 static Tern__Wire__PeerPath path_of(enum xfer_path_kind kind, uint64_t sequence)
 {
     static uint8_t gid[WIRE_GID_BYTES] = {0xfe, 0x80};
@@ -376,7 +375,7 @@ static bool say(int fd, const Tern__Wire__PeerPath *m)
     return rig_message(fd, FRAME_PEER_PATH, 0, 0, &m->base);
 }
 
-/* All that was said before has been taken, and the link is there. The daemon may offer paths. */
+/* The daemon has taken all earlier messages, and the link is up. The daemon may offer paths. */
 static void lives(int fd)
 {
     Tern__Wire__Empty m = TERN__WIRE__EMPTY__INIT;
@@ -388,7 +387,7 @@ static void lives(int fd)
     assert_int_equal(answer.h.type, FRAME_PING_REPLY);
 }
 
-/* The link ends, is counted, and the log says why: once a link. */
+/* The link ends and is counted, and the log has the reason: once a link. */
 static void ends_unread(int fd)
 {
     assert_true(rig_until_closed(fd, RIG_AT_ONCE_MS) != UINT32_MAX);
@@ -399,7 +398,7 @@ static void ends_unread(int fd)
     close(fd);
 }
 
-/* As the second message of a link that is in order. */
+/* Sent as the second message of a valid link. */
 static void breaks(const Tern__Wire__PeerPath *wrong)
 {
     Tern__Wire__PeerPath good = path_of(XFER_PATH_ANSWER, 1);
@@ -410,7 +409,7 @@ static void breaks(const Tern__Wire__PeerPath *wrong)
     ends_unread(fd);
 }
 
-/* What comes back to an offer; the link goes on with the next numbers of both sides. */
+/* Checks the answer to an offer; the link continues with the next numbers of both sides. */
 static void offered(const char *tenant, const char *reason)
 {
     Tern__Wire__PeerPath m = path_of(XFER_PATH_OFFER, 1);
@@ -438,7 +437,7 @@ static void offered(const char *tenant, const char *reason)
     close(fd);
 }
 
-/* The peer's paths, as `ternctl peers` has them: how many, none of them past its offer. */
+/* The peer's paths in `ternctl peers`: counts them; none may be past its offer. */
 static size_t paths_waiting(void)
 {
     json_t *peers = admin_ask(admin, "peers", NULL), *row = json_at(peers, "peers.0"),
@@ -455,7 +454,7 @@ static size_t paths_waiting(void)
     return n;
 }
 
-/* The daemon's own link, of which it offers paths where it has a device. */
+/* Returns the daemon's own link, on which it offers paths if it has a device. */
 static int dialled(void)
 {
     int fd = answer_dial("other", true);
@@ -549,7 +548,7 @@ TEST_WITH(path_message_that_is_none_ends_the_link, start_auto, stop)
     ends_unread(fd);
 }
 
-/* Fault 27: also of an offer, of which a second one would make a queue pair. */
+/* Fault 27: also for an offer; a second one would make another queue pair. */
 TEST_WITH(path_message_out_of_order_ends_the_link, start_auto, stop)
 {
     static const uint64_t wrong[] = {0, 1, 3, UINT64_MAX};
@@ -582,11 +581,11 @@ TEST_WITH(path_of_a_tenant_that_is_not_allowed_is_refused, start_auto, stop)
     static const char *const why = "not a tenant that this peer may ask for";
 
     assert_false(rig_log_has(&rig, "event=path_denied", 0));
-    offered("t2", why); /* one that is not this peer's */
+    offered("t2", why); /* a tenant that this peer may not ask for */
     assert_true(rig_log_has_times(&rig, "event=path_denied peer=other", 1, RIG_WAIT_MS));
-    offered("t1", why); /* one that is not there */
+    offered("t1", why); /* a tenant that does not exist */
     assert_true(rig_log_has_times(&rig, "event=path_denied peer=other", 2, RIG_WAIT_MS));
-    offered("t0", NULL); /* with a device it may be agreed to */
+    offered("t0", NULL); /* with a device it may be accepted */
     assert_false(rig_log_has_times(&rig, "event=path_denied", 3, 0));
 }
 
@@ -613,7 +612,7 @@ TEST_WITH(answer_of_no_offer_changes_nothing, start_auto, stop)
             Tern__Wire__PeerPath m = path_of(kinds[i], ++sequence);
 
             m.epoch = none[k];
-            m.rail = none[k] == epoch ? XFER_RAILS_INITIAL - 1 : 0; /* no device of that number */
+            m.rail = none[k] == epoch ? XFER_RAILS_INITIAL - 1 : 0; /* no device has that number */
             assert_true(say(fd, &m));
         }
     }
@@ -629,8 +628,8 @@ TEST_WITH(answer_of_no_offer_changes_nothing, start_auto, stop)
     close(fd);
 }
 
-/* Half a large message of each of many peers keeps neither their links from going on nor a large
- * message of another one from being answered. */
+/* Half large messages of many peers neither stop their links nor keep a large message of another
+ * peer from being answered. */
 TEST_WITH(peers_half_messages_end_no_link, start_many, stop)
 {
     static uint32_t tokens[LONG];

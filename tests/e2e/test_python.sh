@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The Python package as a user would have it: installed by pip from a checkout, against the built library and two real
-# daemons; its own tests, its README, its examples and its types.
+# The Python package in a user's way: installed by pip from a checkout, against the built library
+# and two real daemons; its own tests, its README, its examples and its types.
 source "$(dirname "$0")/with_ternd.sh"
 PYTHON=$TERN_SOURCE/.venv/bin/python
 [[ -x $PYTHON ]] || skip "there is no $TERN_SOURCE/.venv (deploy/setup.sh makes it)"
@@ -12,16 +12,17 @@ cp -r "$TERN_SOURCE/client/python" "$DIR/python"
     "$DIR/python" || fail "pip install ./client/python"
 [[ -f $DIR/site/tern/py.typed ]] || fail "the package is not typed"
 cd "$DIR/python/tests"
-# The stand-in for CUDA's driver, in the place of one: what has no memory on a GPU does not load it.
+# With the stand-in in place of CUDA's driver: a tenant without memory on a GPU does not load it.
 PYTHONPATH=$DIR/site LD_LIBRARY_PATH=$TERN_BUILD/tests/standin_memory "$PYTHON" -m pytest -q -p no:cacheprovider . || fail "the tests of client/python"
 
-# The tests with the engines and Dynamo themselves run elsewhere (tests/vllm, tests/engines, tests/dynamo); their types are checked here.
+# The tests with the real engines and Dynamo run elsewhere (tests/vllm, tests/engines,
+# tests/dynamo); here only types are checked.
 for folder in vllm dynamo engines; do
     (cd "$TERN_SOURCE/tests/$folder" && MYPYPATH=$DIR/python/tests/stubs:$DIR/python/tests:$DIR/python "$PYTHON" -m mypy --strict --cache-dir=/dev/null .) ||
         fail "the types of tests/$folder"
 done
 
-# What measures the session server works, in short, and is typed.
+# The benchmark of the session server works in its short form, and has types.
 (cd "$TERN_SOURCE/tests/bench" && MYPYPATH=$DIR/python/tests/stubs:$DIR/python/tests:$DIR/python:$DIR/python/examples "$PYTHON" -m mypy --strict --cache-dir=/dev/null session_turns.py blocks_beside.py) ||
     fail "the types of tests/bench"
 for what in "kept --sessions 2 --turns 3" "health --chats 4 --rounds 1"; do
@@ -30,7 +31,7 @@ for what in "kept --sessions 2 --turns 3" "health --chats 4 --rounds 1"; do
     [[ $(grep -c '"store"' "$DIR/figures") -eq 3 ]] || fail "session_turns.py $what has not three rows: $(cat "$DIR/figures")"
 done
 
-# blocks_beside.py measures the stores that are there, and names the others.
+# blocks_beside.py measures the stores that are installed, and names the others.
 "$PYTHON" "$TERN_SOURCE/tests/bench/blocks_beside.py" --quick --sizes 65536 >"$DIR/figures" || fail "blocks_beside.py"
 "$PYTHON" - "$DIR/figures" <<'PYTHON' || fail "blocks_beside.py has not a row for each list and store: $(cat "$DIR/figures")"
 import json, sys
@@ -41,7 +42,7 @@ assert there == {(name, n) for name in stores - set(told["missing"]) for n in (1
 assert all(told["missing"].values())
 PYTHON
 
-# Without the library it says what is missing.
+# Without the library the error names what is missing.
 if ERR=$(cd "$DIR" && TERN_LIBRARY=$DIR/none.so PYTHONPATH=$DIR/site "$PYTHON" -c "import tern" 2>&1); then
     fail "no library, and it was content"
 fi

@@ -1,5 +1,5 @@
-/* Turn records, through ternd and libtern: the scenarios M-a to M-c with every byte compared (M1 to
- * M4), what is malformed (M10), and whose the pages are after a process was killed and between
+/* Turn records through ternd and libtern: the scenarios M-a to M-c with every byte compared (M1 to
+ * M4), malformed records (M10), and the owner of pages after a process was killed and between
  * tenants (M11). */
 #include <math.h>
 #include <signal.h>
@@ -17,7 +17,7 @@
 #define L           16   /* tokens of a page and of a chunk */
 #define PAGES       512u /* of each tenant's record memory */
 #define MEMORY      ((uint64_t)PAGES * WIRE_RECORD_PAGE)
-#define TURN_TOKENS 500u  /* that a turn adds */
+#define TURN_TOKENS 500u  /* added by a turn */
 #define BLOB_TOKEN  1000u /* bytes of a blob for each token of the whole list */
 #define TURNS_MOST  4u
 #define BODY_TOKENS 170400u /* 1.3 MiB of token ids and log-probabilities */
@@ -100,7 +100,7 @@ static void closed(struct client *c, tern_session s)
     assert_ok(c->t, tern_session_close(c->t, s, TERN_STEP_NONE, RIG_WAIT_MS, &r));
 }
 
-/* ---- records that say whose they are ---- */
+/* ---- records whose bytes identify them ---- */
 
 static uint32_t token_at(uint32_t i)
 {
@@ -129,7 +129,7 @@ static void make_lists(void)
     }
 }
 
-/* In a turn: a record of the tokens [from, length), with one blob of 1,000 B a token. */
+/* Appends in a turn a record of the tokens [from, length), with one blob of 1,000 B a token. */
 static enum tern_err append(struct client *c, tern_session turn, uint32_t from, uint32_t length,
                             struct tern_recorded *ret)
 {
@@ -147,7 +147,7 @@ static enum tern_err append(struct client *c, tern_session turn, uint32_t from, 
     return tern_records_append(c->m, turn, &record, RIG_WAIT_MS, ret);
 }
 
-/* Turns that leave a record each. */
+/* Runs n turns that leave a record each. */
 static void turns(struct client *c, tern_session s, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -194,7 +194,7 @@ static void assert_blob(const struct tern_record *r)
     free(bytes);
 }
 
-/* Compares every byte of all records; which have their blobs: bit i. */
+/* Compares every byte of all records. Returns bit i for each record that has its blobs. */
 static uint32_t read_all(struct client *c, tern_session turn, uint32_t records)
 {
     struct tern_record r[TURNS_MOST];
@@ -263,16 +263,16 @@ TEST(m_b_one_rollback_keeps_its_blob_and_a_second_is_invalid)
     assert_int_equal(whole_records(&own, s, 2), 2);
     assert_err(TERN_INVALID, back_to(s, TURN_TOKENS, &r));
     assert_int_equal(r.records, 2);
-    assert_ok(own.t, back_to(s, 2 * TURN_TOKENS, &r)); /* repeated: nothing to take back */
+    assert_ok(own.t, back_to(s, 2 * TURN_TOKENS, &r)); /* repeated: nothing to roll back */
     assert_int_equal(whole_records(&own, s, 2), 2);
-    turn = begun(&own, s); /* an append, and it may go back again */
+    turn = begun(&own, s); /* an append, after which it may roll back again */
     assert_ok(own.t, append(&own, turn, 2 * TURN_TOKENS, 3 * TURN_TOKENS, &r));
     ended(&own, turn);
     assert_ok(own.t, back_to(s, 2 * TURN_TOKENS, &r));
     assert_int_equal(r.records, 2);
 }
 
-/* What the last turn wins: small data of all records behind each other, and the last one's blob. */
+/* The data that the last turn gets: small data of all records, and the last one's blob. */
 static uint8_t *merged(tern_session s, uint64_t *ret_bytes)
 {
     tern_session turn = begun(&own, s);
@@ -316,9 +316,9 @@ TEST(m_c_a_merge_is_the_same_with_and_without_stripping)
     free(b);
 }
 
-/* ---- what is refused ---- */
+/* ---- refusals ---- */
 
-/* A record of one blob with so many pages, and of one token. */
+/* Prepares a record of one token and one blob of that many pages. */
 static enum tern_err prepare_pages(struct client *c, tern_session turn, uint32_t pages,
                                    struct tern_record *ret)
 {
@@ -335,7 +335,7 @@ static enum tern_err append_body(tern_session turn, struct tern_recorded *ret)
     return tern_records_append(own.m, turn, &record, RIG_WAIT_MS, ret);
 }
 
-/* words: that stand before the index, which is that of the last element. */
+/* words: text before the index, which is that of the last element. */
 static void assert_malformed(tern_session turn, enum tern_record_part part, const char *words)
 {
     const uint32_t index = BODY_TOKENS - 1;
@@ -423,9 +423,9 @@ TEST(records_belong_to_a_turn)
     assert_non_null(strstr(tern_error_text(own.t), "or none has one"));
 }
 
-/* ---- where they lie ---- */
+/* ---- their memory ---- */
 
-/* Every second page of the record memory is free: sections lie in pieces. */
+/* Every second page of the record memory is free, so sections lie in pieces. */
 TEST(a_blob_in_pieces_is_written_and_read_whole)
 {
     enum { SESSIONS = 24, BYTES = 10 * WIRE_RECORD_PAGE };
@@ -461,8 +461,8 @@ TEST(a_blob_in_pieces_is_written_and_read_whole)
 
 #define MOST (PAGES * 3 / 4)
 
-/* A process of the engine is killed while it writes what it prepared. Nobody else gets those pages
- * while another process of the engine, which has them mapped, is there; then they are free. */
+/* A process of the engine is killed while it writes its prepared record. Nobody else gets those
+ * pages while another process of the engine, which has them mapped, lives; then they are free. */
 TEST(pages_of_a_killed_process_come_back_when_its_engine_has_ended)
 {
     struct client second = client_of(rig.socket, "second");
@@ -493,7 +493,7 @@ TEST(pages_of_a_killed_process_come_back_when_its_engine_has_ended)
     close(fd);
     wait_until(tern_abort(own.t, s, TERN_STEP_NONE, 0, &unused) == TERN_GONE);
     assert_err(TERN_GONE, tern_record_put(own.m, turn, RIG_WAIT_MS, &r));
-    for (int i = 0; i < 20; i++) { /* it is held: `own` has it mapped */
+    for (int i = 0; i < 20; i++) { /* HELD: `own` has it mapped */
         assert_err(TERN_QUOTA, prepare_pages(&second, next, MOST, &at));
         usleep(5000);
     }
@@ -507,7 +507,7 @@ TEST(pages_of_a_killed_process_come_back_when_its_engine_has_ended)
     turns(&own, opened(&own, 0, false), 1);
 }
 
-/* All but two pages of a client's record memory, in one section. */
+/* Prepares all but two pages of a client's record memory, in one section. */
 static struct tern_section nearly_all(struct client *c, tern_session *ret_turn)
 {
     struct tern_record r;
@@ -534,7 +534,7 @@ TEST(one_tenants_record_memory_is_not_in_the_others_mapping)
 
     mine = nearly_all(&own, &turn);
     memset(mine.span[0].at, 0xa5, mine.bytes);
-    their_own = nearly_all(&theirs, &their_turn); /* of t1's quota, and not of t0's */
+    their_own = nearly_all(&theirs, &their_turn); /* counted for t1's quota, not t0's */
     assert_all(&their_own, 0);
     memset(their_own.span[0].at, 0x5a, their_own.bytes);
     assert_all(&mine, 0xa5);

@@ -1,6 +1,6 @@
 /* Engines side by side on a tenant of 8 regions, and an engine of 64 ranks, through a real daemon.
- * The ranks name the devices that they live on; each engine has all of its regions' memory. Every
- * rank is a connection of this process. */
+ * The ranks name their devices; each engine has all the memory of its regions. Every rank is a
+ * connection of this process. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +27,7 @@ struct apart {
 static char dir[64];
 static struct daemon d;
 
-/* `devices`: the regions are called gpu-0 and so on, instead of by their index. */
+/* `devices`: the regions are named gpu-0 and so on, instead of by their index. */
 static void daemon_up(uint32_t regions, bool devices)
 {
     const struct daemon_launch how = {.core = -1, .says_ready = true};
@@ -63,7 +63,7 @@ FIXTURE(tear_down)
     return 0;
 }
 
-/* Rank r on device gpu-(first + r); on none that it names, if first is UINT32_MAX. */
+/* Joins rank r on device gpu-(first + r); without naming one if first is UINT32_MAX. */
 static void join(struct apart *e, const char *name, uint32_t world, uint32_t first)
 {
     char device[16];
@@ -79,7 +79,7 @@ static void join(struct apart *e, const char *name, uint32_t world, uint32_t fir
     }
 }
 
-/* The whole memory of its regions; what others gave up is zeroed meanwhile. */
+/* Opens a pool of all memory of its regions; freed memory is being zeroed meanwhile. */
 static enum tern_err pool_open(struct apart *e)
 {
     struct tern_group kv = {.name = "kv", .page_tokens = 64, .page_bytes = PAGE};
@@ -106,7 +106,7 @@ static uint64_t word_of(uint32_t engine, uint32_t rank, uint64_t at)
     return (uint64_t)(engine + 1) << 56 | (uint64_t)rank << 48 | at;
 }
 
-/* Every byte of every rank. The words are of `engine`, or 0 where nobody has written yet. */
+/* Compares every byte of every rank. The words are of `engine`, or 0 if nobody has written yet. */
 static void holds(const struct apart *e, uint32_t engine, bool zero)
 {
     for (uint32_t r = 0; r < e->world; r++) {
@@ -135,7 +135,7 @@ static void end(struct apart *e)
         tern_destroy(e->rank[r]);
 }
 
-/* What operators see: of each open pool, the device of rank 0 and that of its last rank. */
+/* The operators' view: for each open pool the device of rank 0 and that of its last rank. */
 static void shown(uint32_t engines, uint32_t first, uint32_t world)
 {
     struct tern *admin;
@@ -153,9 +153,9 @@ static void shown(uint32_t engines, uint32_t first, uint32_t world)
     tern_destroy(admin);
 }
 
-/* As many engines of that world as are given, on devices one behind the other from gpu-`first` on,
- * all at once and each with all its memory, in pages of the least size. One more has no room beside
- * the last. */
+/* Runs `engines` engines of that world on consecutive devices from gpu-`first` on, all at once,
+ * each with all its memory, in pages of the smallest size. One more engine has no room beside the
+ * last. */
 static void side_by_side(uint32_t engines, uint32_t world, uint32_t first)
 {
     struct apart e[REGIONS], more;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `ternctl reload`, SIGHUP and --dry-run: each difference of the file is told, what can be done is done, and a file with
-# an error changes nothing.
+# `ternctl reload`, SIGHUP and --dry-run: each difference of the file is reported, possible changes
+# are applied, and a file with an error changes nothing.
 source "$(dirname "$0")/with_ternd.sh"
 needs python3 "to check the JSON"
 export DRAIN_MS=600
@@ -9,25 +9,25 @@ ternd_start "" 16M 1
 cp "$DIR/config.yaml" "$DIR/first.yaml"
 ends 0 "^no setting differs from what is in force$" "$CTL" reload
 
-# ---- told, and not done
+# ---- reported, not applied
 sed -i 's/drain_ms: 600/drain_ms: 700/' "$DIR/config.yaml"
 printf 'log_level: debug\nlimits: {pools: 5}\n' >>"$DIR/config.yaml"
 ends 0 "^deadlines.drain_ms: 600 -> 700: would be done$" "$CTL" reload --dry-run
 ends 0 "^limits.pools: 32 -> 5: needs a restart, for memory and tables are sized by it at start$" "$CTL" reload --dry-run
-ends 0 "^2 would be done; 1 need a restart$" "$CTL" reload --dry-run # nothing was done before it
+ends 0 "^2 would be done; 1 need a restart$" "$CTL" reload --dry-run # nothing was applied before it
 ! grep -q "event=setting_changed" "$DIR/log" || fail "a dry run changed something"
 json "$("$CTL" reload --dry-run --json)" "j['dry_run'] and not j['reloaded'] and (j['done'], j['restart']) == (2, 1)"
 
-# ---- done
+# ---- applied
 json "$("$CTL" reload --json)" "[(c['setting'], c['outcome']) for c in j['changes']] == [('log_level', 'done'), ('deadlines.drain_ms', 'done'), ('limits.pools', 'needs a restart')]"
 grep -q "event=setting_changed setting=deadlines.drain_ms was=600 is=700 outcome=done" "$DIR/log" || fail "not logged"
 grep -q "event=operator_done act=reload pid=[0-9]* uid=$(id -u) .*2 done, 1 need a restart" "$DIR/log" || fail "not logged"
 grep -q "level=debug event=conn_closed" "$DIR/log" || "$CTL" ping --count 1 >/dev/null
 wait_for "lines of level debug" grep -q "level=debug" "$DIR/log"
 json "$("$CTL" status --json)" "j['log']['level'] == 'debug'"
-ends 0 "^0 done; 1 need a restart$" "$CTL" reload # it is told until then
+ends 0 "^0 done; 1 need a restart$" "$CTL" reload # reported until then
 
-# ---- a drain that is under way ends by the new deadline
+# ---- a drain in progress ends by the new deadline
 exec 9> >(exec "$TERN_BUILD/tests/holder" hold "$SOCKET" >"$DIR/holder.out")
 wait_for "an engine with open sessions" grep -qs ready "$DIR/holder.out"
 "$CTL" drain >/dev/null

@@ -1,6 +1,5 @@
-/* A namespace that is reset on one daemon is gone on the peers too: what was committed under it is
- * found by no Match and by no Fetch any more, also after the daemon that was asked has started
- * again. What is committed afterwards is found. */
+/* A namespace reset on one daemon is gone on its peers, too: no Match and no Fetch finds earlier
+ * commits under it any more, even after the first daemon has restarted. Later commits are found. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -29,8 +28,8 @@ static void commit_all(struct engine *e)
     assert_ok(e->tern, engine_end(&s));
 }
 
-/* The tokens that a new session there has after a Match and a Fetch from the source; every byte of
- * their pages is right. */
+/* Tokens of a new session there after a Match and a Fetch from the source; every byte of their
+ * pages must be right. */
 static uint32_t fetched(struct engine *e, uint32_t *ret_matched)
 {
     struct engine_session s;
@@ -45,7 +44,7 @@ static uint32_t fetched(struct engine *e, uint32_t *ret_matched)
     return committed;
 }
 
-/* Both daemons have reset it once, and nobody waits to be told. */
+/* Both daemons have reset it once, and no peer is still to be notified. */
 static void is_known_to_all(void)
 {
     const struct daemon *all[] = {&source, &dest};
@@ -77,7 +76,7 @@ TEST(reset_of_a_namespace_reaches_the_peers)
     for (uint32_t i = 0; i < TOKENS; i++)
         tokens[i] = i * 7 + 1;
     rig_start_pair(&source, &dest, dir, options);
-    link_is_up(&source, "dest"); /* who is not connected would not be reached */
+    link_is_up(&source, "dest"); /* an unconnected peer would not be reached */
     link_is_up(&dest, "source");
     a = rig_engine(source.socket, "prefill", 64, 64 * PAGE);
     commit_all(&a);
@@ -127,8 +126,8 @@ static uint64_t figure(const struct daemon *d, const char *name)
     return n;
 }
 
-/* N1: the daemon that was asked had just started, so its peer could not be told, or could not tell
- * it; the reset is repeated until all have heard. What the peer commits in its next life stays. */
+/* N1: the daemon that was asked had just started, so one direction of the link was not up; the
+ * reset is repeated until all have it. The peer's commits after its restart stay. */
 TEST(reset_that_was_repeated_does_not_come_back)
 {
     struct tern_namespace ns = {.model = "m"};
@@ -152,7 +151,7 @@ TEST(reset_that_was_repeated_does_not_come_back)
         commit_all(&a);
         link_is_up(&dest, "source");
         link_is_up(&source, "dest");
-        assert_int_equal(fetched(&b, &matched), TOKENS); /* behind whatever it was told */
+        assert_int_equal(fetched(&b, &matched), TOKENS); /* after every pending message */
         assert_int_equal(figure(&source, "namespaces_reset"), 0);
         assert_int_equal(figure(&source, "resets_spreading"), 0);
         assert_int_equal(figure(&dest, "resets_spreading"), 0);

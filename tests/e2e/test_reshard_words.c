@@ -1,7 +1,7 @@
-/* N3: pools of other layout at either end. What does not fit is refused by name, where a pool is
- * opened and where it is fetched from; what fits is handed over to its last token, between a pool
- * whose tokens come before heads and one where heads come first, also where their pages have other
- * numbers of tokens. */
+/* N3: pools of different layouts at the two ends. Layouts that do not fit are refused by name,
+ * where a pool is opened and where it is fetched from. Fitting ones are handed over to the last
+ * token, between a pool with tokens before heads and one with heads before tokens, also with
+ * different numbers of tokens a page. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +28,7 @@ static struct daemon_options options[2] = {
 static struct daemon source, dest;
 static char dir[RIG_DIR_BYTES];
 
-/* TERN_OWN_PEER: both are one daemon, which is its own peer. */
+/* TERN_OWN_PEER: both ends are one daemon, which is its own peer. */
 FIXTURE(start)
 {
     char why[SPAWN_WHY_BYTES] = "";
@@ -58,11 +58,11 @@ FIXTURE(stop)
 
 TEST_EACH(start, stop);
 
-/* Tokens of heads, or heads of tokens. */
+/* KV with tokens before heads, or heads before tokens. */
 struct kv {
     bool heads_first;
     uint32_t heads, overlap;
-    uint32_t pt, align, tokens; /* 0: PT; what that needs; TOKENS */
+    uint32_t pt, align, tokens; /* 0: PT; pages that needs; TOKENS */
     struct tern_axis axes[4];
     struct tern_field field;
     struct tern_group group;
@@ -100,7 +100,7 @@ static uint32_t value_of(uint32_t layer, uint32_t token, uint32_t head, uint32_t
     return ((layer * 4096 + token) * 64 + head) * 64 + dim + 1;
 }
 
-/* Elements of page i that are wrong, or it is written. */
+/* Writes page i, or counts its wrong elements. */
 static uint32_t page_do(const struct kv *kv, uint32_t *page, uint32_t i, bool write)
 {
     uint32_t wrong = 0;
@@ -168,8 +168,8 @@ static enum tern_err fetched_all(struct engine *b, struct engine_session *to,
     return rig_fetch_ticket(to, ticket, &r);
 }
 
-/* In a guest that has a device the link has RDMA, and yet these pages came by TCP: `ternctl peers`
- * says so. */
+/* In a guest with a device the link has RDMA, and yet these pages came by TCP: `ternctl peers`
+ * shows it. */
 static void assert_told_of_tcp(void)
 {
     struct tern *admin = rig_connected(dest.admin);
@@ -216,7 +216,7 @@ static const struct tokens_pair token_pairs[] = {{16, 64, LONG}, {64, 16, LONG},
                                                  {64, 32, 24},   {64, 16, 4},    {16, 64, 4},
                                                  {64, 8, 65},    {64, 16, 128}};
 
-/* N3: to the last token, whatever the last page of either end holds. */
+/* N3: to the last token, whatever the last pages of both ends have. */
 TEST(n3_ticket_with_a_tail_goes_to_a_pool_of_other_page_tokens)
 {
     for (size_t i = 0; i < sizeof token_pairs / sizeof *token_pairs; i++) {
@@ -237,7 +237,7 @@ TEST(n3_ticket_with_a_tail_goes_to_a_pool_of_other_page_tokens)
         assert_int_equal(got.len.committed, t->tokens / 64 * 64);
         assert_int_equal(pages_do(&to, &got, false), 0);
         assert_ok(b.tern, engine_end(&got));
-        rig_wait_let_go(&dest); /* also what whole spans brought beside what was wanted */
+        rig_wait_let_go(&dest); /* including tokens of whole spans that nobody asked for */
         engine_close(&b);
         engine_close(&a);
     }
@@ -263,7 +263,7 @@ TEST(n3_ticket_with_a_tail_goes_to_a_pool_whose_heads_come_first)
     engine_close(&a);
 }
 
-/* Y4: decode follows prefill, chunk by chunk, and has all of it in the end. */
+/* Y4: decode follows prefill chunk by chunk, and has everything in the end. */
 static void follows(struct kv *from, struct kv *to, uint32_t first)
 {
     struct engine a = opened(&source, "prefill", from), b = opened(&dest, "decode", to);
@@ -291,7 +291,7 @@ static void follows(struct kv *from, struct kv *to, uint32_t first)
         assert_true(got.len.committed >= until);
     }
     a.step++;
-    if (n % align == 0) /* what comes with the end */
+    if (n % align == 0) /* arrives with the end */
         assert_ok(a.tern, engine_commit(&s, n));
     assert_ok(a.tern, tern_handoff(a.tern, s.id, a.step, NULL, 0, 0, RIG_WAIT_MS, &handed));
     assert_ok(a.tern, tern_done_step(a.map, a.step));
@@ -358,7 +358,7 @@ struct refused {
     const char *words;
 };
 
-/* What keeps pools of other page_tokens apart is said, and what to do about it. */
+/* The refusal names the reason why pools of different page_tokens do not fit, and the remedy. */
 TEST(n3_page_tokens_that_do_not_fit_are_refused_by_name)
 {
     static const struct refused cases[] = {
@@ -434,7 +434,7 @@ TEST(n3_layout_that_makes_no_sense_opens_no_pool)
     assert_err(TERN_INVALID, tern_pool_open(e.tern, &kv.layout, RIG_WAIT_MS, &e.pool, NULL));
     assert_said(e.tern, "an axis of a field is called");
     layout_of(&kv);
-    kv.group.page_bytes *= 2; /* fields, then bytes of none, and one unit over both */
+    kv.group.page_bytes *= 2; /* fields, then bytes of no field, and one unit over both */
     assert_err(TERN_INVALID, tern_pool_open(e.tern, &kv.layout, RIG_WAIT_MS, &e.pool, NULL));
     assert_said(e.tern, "group 'kv': a unit of the source holds fields beside bytes of no field");
     layout_of(&kv);

@@ -1,6 +1,6 @@
-/* A daemon that is killed and started again on the same configuration (fault 30): it starts with
- * nothing, the old connection is lost, its mapping stays, and every handle from before is GONE on a
- * new one, whatever was under way. */
+/* A daemon is killed and started again on the same configuration (fault 30): it starts empty, the
+ * old connection is lost, its mapping stays, and every old handle is GONE on a new connection,
+ * whatever was in flight. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,19 +17,19 @@
 #define PAGES   16
 #define TOKENS  (PAGES * L)
 
-/* An engine and the session that it holds. */
+/* An engine and its session. */
 struct held {
     struct engine e;
     struct engine_session s;
     struct tern_ticket ticket;
-    uint64_t next; /* the number of the next change */
+    uint64_t next; /* number of the next change */
 };
 
 static char dir[64];
 static struct daemon daemon_here;
 static uint32_t tokens[TOKENS];
 static const struct tern_tokens list = {.v = tokens, .n = TOKENS};
-static uint32_t asked, not_gone; /* with old handles; answers that were not GONE */
+static uint32_t asked, not_gone; /* calls with old handles; answers that were not GONE */
 
 static void daemon_up(void)
 {
@@ -58,7 +58,7 @@ FIXTURE(tear_down)
     return 0;
 }
 
-/* Joined and mapped, in a daemon that knows nothing yet. */
+/* Joins and maps, in an empty daemon. */
 static void opened(struct engine *e)
 {
     struct tern_group kv = {.name = "kv", .page_tokens = L, .page_bytes = PAGE};
@@ -70,7 +70,7 @@ static void opened(struct engine *e)
     assert_int_equal(depth, 0);
 }
 
-/* Where a subscription would begin; 0, and *ret_err: it does not. */
+/* The change where a subscription begins; 0 with *ret_err if it does not. */
 static uint64_t begins_at(struct tern *t, uint64_t from, enum tern_err *ret_err)
 {
     struct tern_answer a;
@@ -86,7 +86,7 @@ static uint64_t begins_at(struct tern *t, uint64_t from, enum tern_err *ret_err)
     return next;
 }
 
-/* Everything is committed, the session still runs, and the engine keeps what it may go on with. */
+/* Everything is committed, the session still runs, and the engine keeps what it may resume from. */
 static void engine_works(struct held *h)
 {
     enum tern_err err;
@@ -99,7 +99,7 @@ static void engine_works(struct held *h)
     assert_err(TERN_OK, err);
 }
 
-/* Requests are under way, and the daemon dies; in one run of four nothing was. */
+/* Requests are in flight when the daemon dies; in one run of four none is. */
 static void kill_daemon(struct held *h, uint32_t run)
 {
     struct engine_op op = {
@@ -129,7 +129,7 @@ static void gone(enum tern_err err, const char *what)
     printf("%s with an old handle: %s\n", what, err_name(err));
 }
 
-/* Every call that takes a handle. The table that the engine has now is as it was afterwards. */
+/* Makes every call that takes a handle. The engine's present table must not change. */
 static void old_handles_are_gone(struct tern *t, const struct held *old)
 {
     struct engine_op op = {.step = TERN_STEP_NONE, .session = old->s.id, .length = TOKENS};
@@ -175,22 +175,22 @@ TEST_WITH(x6_restarted_daemon_is_empty_and_what_was_kept_of_it_is_gone, set_up, 
         daemon_up();
         opened(&now.e);
         assert_true(tern_incarnation(now.e.tern) != tern_incarnation(old.e.tern));
-        old_handles_are_gone(now.e.tern, &old); /* no session is there */
+        old_handles_are_gone(now.e.tern, &old); /* the new daemon has no session */
         engine_works(&now);
-        old_handles_are_gone(now.e.tern, &old); /* one is, and a prefix */
+        old_handles_are_gone(now.e.tern, &old); /* it has one, and a prefix */
         assert_ok(now.e.tern, tern_peek(now.e.tern, now.e.pool, &now.e.ns, &list, CALL_MS, &depth));
         assert_int_equal(depth, TOKENS);
-        old.s.engine = &old.e; /* they have changed places */
+        old.s.engine = &old.e; /* old and new have been swapped */
         now.s.engine = &now.e;
-        wrong += engine_wrong(&now.s, TOKENS) + engine_wrong(&old.s, TOKENS); /* mapped still */
-        for (uint32_t i = 0; i < PAGES; i++) /* a kernel in flight: into memory of its own */
+        wrong += engine_wrong(&now.s, TOKENS) + engine_wrong(&old.s, TOKENS); /* still mapped */
+        for (uint32_t i = 0; i < PAGES; i++) /* a kernel in flight: into memory of the old life */
             memset(engine_page(&old.e, 0, old.s.table.group[0].index[i]), 0xee, PAGE);
         wrong += engine_wrong(&now.s, TOKENS);
         engine_free(&old.s);
         engine_close(&old.e);
         old = now;
         now = (struct held){0};
-        /* The session of this run is left to the next one: it is what dies with the daemon. */
+        /* The session of this run is left for the next run: it dies with the daemon. */
     }
     engine_close(&old.e);
     assert_int_equal(wrong, 0);

@@ -1,5 +1,5 @@
-/* Sessions that give way and come back, through ternd and libtern: to host memory and back with the
- * same bytes, dropped and back at once, no room there, copies that fail, fetches from the host
+/* Sessions that are retracted and recovered through ternd and libtern: to host memory and back with
+ * the same bytes, dropped and recovered at once, a full host, failing copies, fetches from the host
  * tier, namespaces that are reset. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,7 +62,7 @@ FIXTURE(stop)
 
 /* ---- a session and its bytes ---- */
 
-/* A session goes on by two pages at the most. */
+/* A session grows by at most two more pages. */
 static const uint32_t *tokens_of(uint32_t seed)
 {
     static uint32_t v[TOKENS + 2 * L];
@@ -82,7 +82,7 @@ static void open_session(struct engine_session *s, uint32_t seed)
     assert_ok(e.tern, engine_begin_with(s, &e, tokens_of(seed), TOKENS, 2 * L));
 }
 
-/* Run to the end of its tokens, and all whole chunks of it committed. */
+/* Runs a session to the end of its tokens, with all whole chunks committed. */
 static void run_session(struct engine_session *s, uint32_t seed)
 {
     open_session(s, seed);
@@ -113,7 +113,7 @@ static void evict(uint32_t nodes)
     json_decref(asked("evict", arg));
 }
 
-/* The one session that is open. */
+/* Waits for the state of the one open session. */
 static void wait_for_state(const char *want)
 {
     uint64_t end = rig_now_ms() + RIG_WAIT_MS;
@@ -131,7 +131,7 @@ static void wait_for_state(const char *want)
     }
 }
 
-/* Until every node of the tree is on both tiers. */
+/* Waits until every node of the tree is on both tiers. */
 static void wait_for_copies(void)
 {
     uint64_t end = rig_now_ms() + RIG_WAIT_MS;
@@ -150,7 +150,7 @@ static void wait_for_copies(void)
     }
 }
 
-/* Closed, and everything free again on both tiers. */
+/* Closes the session; then everything must be free again on both tiers. */
 static void end_session(struct engine_session *s)
 {
     uint64_t end = rig_now_ms() + RIG_WAIT_MS;
@@ -184,11 +184,11 @@ TEST_WITH(retract_host_comes_back_with_the_same_bytes, start, stop)
     assert_int_equal(gone.lengths.committed, CHUNKS * L);
     assert_int_equal(gone.lengths.written, TOKENS);
     assert_int_equal(gone.free_now, 0);
-    assert_in_range(gone.free_at_step, 2, 6); /* what lay beyond the written tokens, both groups */
+    assert_in_range(gone.free_at_step, 2, 6); /* beyond the written tokens, both groups */
     wait_for_state("retracting");
     assert_ok(e.tern, tern_done_step(e.map, e.step));
     wait_for_state("retracted");
-    evict(0); /* its prefix leaves the device; the host's copy is pinned */
+    evict(0); /* its prefix leaves the device; its copy on the host is pinned */
     assert_ok(e.tern, engine_recover(&s, RIG_WAIT_MS));
     assert_true(s.last.fetched_kib >= CHUNKS * PAGE / 1024);
     assert_int_equal(s.len.committed, CHUNKS * L);
@@ -237,12 +237,12 @@ TEST_WITH(a_session_that_is_away_takes_few_requests, start, stop)
     wait_for_state("retracted");
     assert_ok(e.tern, tern_fetch_cancel(e.tern, s.id, 0));
     assert_ok(e.tern, engine_recover(&s, RIG_WAIT_MS));
-    assert_ok(e.tern, engine_recover(&s, RIG_WAIT_MS)); /* repeated: the table once more */
+    assert_ok(e.tern, engine_recover(&s, RIG_WAIT_MS)); /* repeated: returns the table once more */
     assert_bytes(&s, TOKENS);
     end_session(&s);
 }
 
-/* Whoever wins, the session is whole afterwards. */
+/* Whichever wins, the session is complete afterwards. */
 TEST_WITH(recover_and_cancel_race_and_one_wins, start, stop)
 {
     struct tern_retracted gone;
@@ -266,7 +266,7 @@ TEST_WITH(recover_and_cancel_race_and_one_wins, start, stop)
         assert_true(answer.err == TERN_OK || answer.err == TERN_GONE);
         won += answer.err == TERN_OK;
         while ((err = engine_recover(&s, RIG_WAIT_MS)) == TERN_BUSY)
-            usleep(100); /* a cancelled copy is still under way */
+            usleep(100); /* a cancelled copy is still running */
         assert_ok(e.tern, err);
         assert_bytes(&s, TOKENS);
     }
@@ -286,7 +286,7 @@ TEST_WITH(fetch_from_the_host_tier_brings_the_same_bytes, start, stop)
     list = (struct tern_tokens){.v = tokens_of(5), .n = TOKENS};
     assert_ok(e.tern, tern_peek_depths(e.tern, e.pool, &e.ns, &list, 0, &depths));
     assert_int_equal(depths.resumable, CHUNKS * L);
-    evict(CHUNKS); /* as many nodes as there are: from the device */
+    evict(CHUNKS); /* every node, from the device */
     assert_ok(e.tern, tern_peek_depths(e.tern, e.pool, &e.ns, &list, 0, &depths));
     assert_int_equal(depths.resumable, 0);
     assert_int_equal(depths.host, CHUNKS * L);
@@ -316,7 +316,7 @@ TEST_WITH(namespace_reset_hides_everything_at_once, start, stop)
     assert_ok(e.tern, tern_peek_depths(e.tern, e.pool, &e.ns, &list, 0, &depths));
     assert_int_equal(depths.resumable, CHUNKS * L);
     assert_ok(e.tern, tern_namespace_reset(e.tern, &e.ns, 0, &nodes));
-    assert_true(nodes > 0); /* the session holds them */
+    assert_true(nodes > 0); /* the session pins them */
     assert_ok(e.tern, tern_peek_depths(e.tern, e.pool, &e.ns, &list, 0, &depths));
     assert_int_equal(depths.history, 0);
     assert_int_equal(depths.host, 0);
@@ -341,11 +341,10 @@ TEST(no_host_tier_or_too_small_a_one)
 
     start_with("    host_memory: 16M\n", 8 * PAGE);
     run_session(&s, 2);
-    assert_err(TERN_QUOTA,
-               tern_retract(e.tern, s.id, TERN_RETRACT_HOST, TERN_STEP_NONE, 0, &gone));
+    assert_err(TERN_QUOTA, tern_retract(e.tern, s.id, TERN_RETRACT_HOST, TERN_STEP_NONE, 0, &gone));
     assert_true(gone.shortage.needed > gone.shortage.free);
     assert_int_equal(gone.lengths.written, TOKENS);
-    assert_ok(e.tern, engine_extend(&s, TOKENS + L, 0)); /* it runs on */
+    assert_ok(e.tern, engine_extend(&s, TOKENS + L, 0)); /* it continues */
     assert_bytes(&s, TOKENS);
     stop_all();
 }
@@ -365,7 +364,7 @@ static json_int_t undone(void)
     return n;
 }
 
-/* Every copy is spoilt: the session runs on, and Stats and Recover say so. */
+/* Every copy is corrupted: the session continues, and Stats and Recover report it. */
 TEST(copies_that_fail_leave_the_session_running)
 {
     struct tern_retracted gone;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The daemon under a service manager, which this script plays: what it is told (ready, reloading, stopping, and that the
-# owner thread lives), and listening sockets that it hands over by name, which outlive the daemon.
+# The daemon under a service manager, which this script plays: the daemon's messages (ready, reloading, stopping, and
+# that the owner thread lives), and listening sockets that the manager passes by name and that outlive the daemon.
 source "$(dirname "$0")/with_ternd.sh"
 needs python3 "to play the service manager"
 
@@ -43,13 +43,13 @@ class Manager:
         """named: (name, socket) each, or a file that is no socket."""
         self.notes.setblocking(False)
         try:
-            while self.notes.recv(4096):  # of the one before
+            while self.notes.recv(4096):  # of the previous daemon
                 pass
         except BlockingIOError:
             pass
         count, names = len(named), ":".join(n for n, _ in named)
         fds = [os.dup(s.fileno()) for _, s in named]
-        high = [os.dup2(fd, 100 + i) for i, fd in enumerate(fds)]  # out of the way of 3, 4 ...
+        high = [os.dup2(fd, 100 + i) for i, fd in enumerate(fds)]  # above 3, 4 ...
         self.log = open(f"{folder}/log", "w+")
 
         self.pid = os.fork()
@@ -102,11 +102,11 @@ def ping(name="admin"):
 
 
 m = Manager()
-atexit.register(lambda: m.pid and os.kill(m.pid, signal.SIGKILL))  # when this script fails
+atexit.register(lambda: m.pid and os.kill(m.pid, signal.SIGKILL))  # if this script fails
 made = {n: listening(n) for n in ("admin", "chat", "code")}
 named = [("admin", made["admin"]), ("tenant-chat", made["chat"]), ("tenant-code", made["code"])]
 
-# it is told all of it, in order; the sockets are those that were handed over
+# all messages arrive in order; the sockets are those that were passed
 m.start(named, WATCHDOG_USEC="400000")
 m.hears("READY=1")
 m.hears("STATUS=serving 2 tenants, 0 peers")
@@ -131,7 +131,7 @@ status, log = m.ended()
 assert status == 0, log
 assert len(re.findall("event=socket_taken", log)) == 3, log
 
-# they outlive it: who connects meanwhile is answered by the next one
+# the sockets outlive the daemon: a client that connects meanwhile is answered by the next daemon
 assert all(os.path.exists(path(n)) for n in made)
 early = subprocess.Popen([ctl, "--socket", path("admin"), "ping", "--count", "1"], stdout=subprocess.DEVNULL)
 made["code"].close()
@@ -141,12 +141,12 @@ assert early.wait(LIMIT_S) == 0
 m.hears("STATUS=serving .*")
 drained = subprocess.run([ctl, "--socket", path("admin"), "drain"], capture_output=True, text=True)
 assert (drained.returncode, drained.stdout) == (0, "draining: no session is open, the daemon exits\n"), drained
-m.hears("STATUS=draining .*")  # an operator may take it back, and a manager would not
+m.hears("STATUS=draining .*")  # an operator may cancel the drain, and a manager would not
 m.hears("STOPPING=1")
 assert m.ended()[0] == 0
 assert not os.path.exists(path("code")), "ternd made that one itself"
 
-# what does not fit is refused, and said
+# a socket that does not fit is refused with a message
 elsewhere = listening("elsewhere")
 plain = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
 for wrong, text in [
@@ -162,7 +162,7 @@ for wrong, text in [
     status, log = m.ended()
     assert status == 1 and text in log, (wrong, status, log)
 
-# those of another process are none of its business
+# sockets passed to another process are ignored
 made["admin"].close()
 made["chat"].close()
 m.start([("tenant-wrong", elsewhere)], pid=1)

@@ -1,8 +1,8 @@
-/* Everything that a client has in common with the daemon, as docs/rules.md lists it, in the hands
- * of a tenant that means harm. Each case is a line of that list, or several. After each, a
- * neighbour of another tenant is served in time; at the end SIGTERM ends the daemon in time,
- * although children of the attacker hold all of it still. With TERN_TEST_HOLES in the environment
- * the daemon has no CAP_LINUX_IMMUTABLE, so the kernel refuses no holes. */
+/* A malicious tenant attacks everything that a client shares with the daemon, as docs/rules.md
+ * lists it. Each case is one line of that list, or several. After each, a neighbour of another
+ * tenant is served in time; at the end SIGTERM ends the daemon in time, although children of the
+ * attacker keep all of it open. With TERN_TEST_HOLES in the environment the daemon has no
+ * CAP_LINUX_IMMUTABLE, so the kernel refuses no holes. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -34,18 +34,18 @@
 #define PAGES         64u
 #define LENGTH        (4 * L)
 #define RECORD_MEMORY (8u << 20)
-#define HARM_MS       300  /* how long a case goes on that needs time */
-#define BREATH_US     3000 /* between two rounds of both: the worker seals pages meanwhile */
+#define HARM_MS       300  /* duration of a case that needs time */
+#define BREATH_US     3000 /* between two rounds of both, while the worker seals pages */
 #define RINGS         50u
 #define EPOLLS        1500u
 #define CHILDREN      6u
 #define WAITERS       3000u /* on each socket that is closed */
 #define CLOSED        16u
 #define PARTIAL_MS    500
-#define UNREAD        2000u        /* requests that nobody reads the answers of */
+#define UNREAD        2000u        /* requests whose answers nobody reads */
 #define CLOSERS       "tern-close" /* the threads that close clients' sockets */
-#define READERS       "iou-wrk"    /* the kernel's, which read bells */
-#define READ_PERCENT  25           /* of the time, and the last read of a tick is half of it */
+#define READERS       "iou-wrk"    /* threads of the kernel, which read bells */
+#define READ_PERCENT  25           /* of the time; the last read of a tick is half of it */
 #define MAPPERS       2u
 #define MAPS          15000u /* of each */
 #define HOLE          (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE)
@@ -58,7 +58,7 @@ static struct engine neighbour;
 static struct rig_answer answer;
 static int shared[SHARED]; /* the attacker's descriptors */
 static uint64_t last_id, pool;
-static bool holes; /* the kernel lets clients punch them */
+static bool holes; /* the kernel lets clients punch holes */
 static pid_t children[CHILDREN];
 
 static void answered(int fd, uint16_t type, uint64_t id, enum tern_err want)
@@ -78,7 +78,7 @@ static void ask(uint16_t type, const ProtobufCMessage *m)
 
 /* ---- the neighbour ---- */
 
-/* Ping, Match, pages, a step and a commit, of tokens that nobody has had before. */
+/* Ping, Match, pages, a step and a commit, of tokens that are new to everybody. */
 static void neighbour_is_served(void)
 {
     static uint32_t first;
@@ -98,7 +98,7 @@ static void neighbour_is_served(void)
     assert_true(rig_now_ms() - begun_ms < RIG_AT_ONCE_MS);
 }
 
-/* The attacker's own connection goes on. */
+/* The attacker's own connection still works. */
 static void attacker_is_served(void)
 {
     Tern__Wire__Empty m = TERN__WIRE__EMPTY__INIT;
@@ -168,15 +168,15 @@ static uint8_t *mapped(int fd)
     return at;
 }
 
-/* Each memory that the attacker has. */
+/* Each memory that the attacker shares. */
 static const uint32_t memories[] = {REGION, CONTROL, RECORDS};
 #define MEMORIES (sizeof memories / sizeof *memories)
 
-/* Does a daemon that starts now refuse holes? */
+/* Returns true if a daemon that starts now refuses holes. */
 static bool refuses_holes(void)
 {
     if (getenv("TERN_TEST_HOLES"))
-        (void)prctl(PR_CAPBSET_DROP, CAP_LINUX_IMMUTABLE); /* fails for whom it is nothing to */
+        (void)prctl(PR_CAPBSET_DROP, CAP_LINUX_IMMUTABLE); /* fails for users without it */
     return geteuid() == 0 && prctl(PR_CAPBSET_READ, CAP_LINUX_IMMUTABLE) == 1;
 }
 
@@ -308,7 +308,7 @@ static void *punches(void *unused)
     return NULL;
 }
 
-/* Noise all over the control page: done steps, the step that is wanted, the incarnation. */
+/* Writes noise all over the control page: done steps, the wanted step, the incarnation. */
 static void *scribbles_control(void *unused)
 {
     uint64_t *words = (uint64_t *)(void *)mapped(shared[CONTROL]), noise = 88172645463325252u;
@@ -337,7 +337,7 @@ static void *scribbles_records(void *unused)
     return NULL;
 }
 
-/* Both tenants go on while a thread of the attacker does that. */
+/* Both tenants continue while a thread of the attacker does that. */
 static void goes_on_beside(void *(*harm)(void *), void (*attacker)(void))
 {
     uint64_t until = rig_now_ms() + HARM_MS;
@@ -361,8 +361,8 @@ TEST(shared_memory_with_holes)
     assert_int_equal(atomic_load(&punched) > 0, holes);
 }
 
-/* A child that maps each memory many times; every other mapping has another protection, since
- * neighbours would become one. */
+/* A child that maps each memory many times; every other mapping has a different protection, since
+ * equal neighbours would be merged. */
 static pid_t maps_often(void)
 {
     pid_t child = fork();
@@ -377,7 +377,7 @@ static pid_t maps_often(void)
     _exit(0);
 }
 
-/* The owner looks at the control page at each ring. */
+/* At each ring the owner reads the control page. */
 static void rings_and_asks(void)
 {
     (void)send(shared[BELL], "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -427,7 +427,7 @@ static void records_are_put(void)
     assert_ok(e.tern, tern_session_open(e.tern, e.pool, &e.ns, RIG_WAIT_MS, &s));
     for (uint32_t i = 0; i < 8; i++) {
         assert_ok(e.tern, tern_turn_begin(e.tern, s, RIG_WAIT_MS, &turn));
-        (void)tern_records_append(m, turn, &record, RIG_WAIT_MS, &recorded); /* typed, or done */
+        (void)tern_records_append(m, turn, &record, RIG_WAIT_MS, &recorded); /* an error or OK */
         assert_ok(e.tern, tern_turn_end(e.tern, turn, TERN_STEP_NONE, RIG_WAIT_MS));
     }
     engine_close(&e);
@@ -471,7 +471,7 @@ static bool first_line(const char *path, char *ret, int bytes)
     return ok;
 }
 
-/* Processor time of the daemon's threads whose names begin so; NULL: of the owner alone. */
+/* Processor time of the daemon's threads whose names begin with that; NULL: of the owner alone. */
 static uint64_t cpu_us(const char *threads)
 {
     char path[320], name[32] = "";
@@ -522,7 +522,7 @@ TEST(shared_bell_rung_without_end)
     goes_on_beside(rings_without_end, attacker_is_served);
 }
 
-/* Descriptors come with the ring where the kernel lets them; the daemon keeps none. */
+/* Descriptors arrive with the ring if the kernel allows them; the daemon keeps none. */
 TEST(shared_bell_with_descriptors)
 {
     char control[CMSG_SPACE(sizeof(int))] = {0};
@@ -541,8 +541,8 @@ TEST(shared_bell_with_descriptors)
     wait_until(rig_fds(&d) <= before);
 }
 
-/* A child that waits on that socket in many ways, until `stop`: each send and read of the daemon
- * wakes all of them. */
+/* A child that waits on that socket in many ways until `stop`: each send and read of the daemon
+ * wakes all waiters. */
 static pid_t waits_on(int fd)
 {
     pid_t child = fork();
@@ -560,7 +560,7 @@ static pid_t waits_on(int fd)
     _exit(0);
 }
 
-/* logged: what the log says in the end; NULL: nothing. */
+/* logged: expected text of the log in the end; NULL: none. */
 static void epolls_on(int fd, void (*attacker)(void), const char *logged)
 {
     pid_t child[2] = {waits_on(fd), waits_on(fd)};
@@ -639,7 +639,7 @@ static void wait_on(int fd)
     }
 }
 
-/* The owner did not do what woke them all. */
+/* The owner did not do the work of waking them all. */
 static void waiters_end(void)
 {
     owner_us = cpu_us(NULL) - owner_us;
@@ -708,8 +708,8 @@ TEST(shared_sockets_refused_with_thousands_of_waiters)
         close(fd[--n]);
 }
 
-/* The last case of the list: children that keep all of it when the attacker has ended, until the
- * daemon has. What they do to it then counts for nobody. */
+/* The last case of the list: children that keep everything open after the attacker has ended, until
+ * the daemon has. Their attacks count for nobody then. */
 TEST(shared_descriptors_kept_by_children)
 {
     for (uint32_t i = 0; i < CHILDREN; i++) {

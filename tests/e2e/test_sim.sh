@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The simulator from a fresh random start: 2,000 histories, 20,000 with TERN_FULL=1. The start is printed;
-# TERN_SIM_FIRST repeats it. Passes if no history broke a promise and every mark was reached. With --rdma, as
-# test_sim_rdma.sh calls it: the transfers alone. The first run looks into the cores' memory, too, after each 16th step.
+# The simulator from a new random start: 2,000 histories, 20,000 with TERN_FULL=1. The start is printed; TERN_SIM_FIRST
+# repeats it. Passes if no history broke a promise and every mark was reached. With --rdma, as test_sim_rdma.sh calls
+# it: the transfers alone. The first run also audits the cores' memory after each 16th step.
 source "$(dirname "$0")/with_ternd.sh"
 
 sim=$TERN_BIN/tern-sim out=$DIR
@@ -32,7 +32,7 @@ PY
 if ls "$out"/*.tape >/dev/null 2>&1; then
     head -50 "$out"/*.tape
 fi
-# Every one of them ends in the same state when it is played again; of the transfers alone, which are slower, a tenth.
+# Every history ends in the same state when it is played again; of the slower transfers alone a tenth is played.
 [ "$least" -gt 0 ] || seeds=$((seeds / 10))
 "$sim" "$@" --seeds "$seeds" --first "$first" --twice >"$out/twice" || { cat "$out/twice"; status=1; }
 exit "$status"

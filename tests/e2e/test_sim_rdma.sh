@@ -1,3 +1,3 @@
 #!/usr/bin/env bash
-# The simulator's transfers from a fresh random start; see test_sim.sh.
+# The simulator's transfers from a new random start; see test_sim.sh.
 exec bash "$(dirname "${BASH_SOURCE[0]}")/test_sim.sh" --rdma

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Histories over RDMA shrink: those that the seam's planted bugs make fail, to a tenth of their choices and faults;
-# each plays to the same violation twice, and to none in the good build. For that a history played by its list is the
-# one that chance made, and one item left out leaves most of the rest as it was. TERN_FULL=1 shrinks two more, which take
-# two minutes of a core.
+# Histories over RDMA that fail by the seam's planted bugs shrink to a tenth of their choices and
+# faults; each plays to the same violation twice, and to none in the good build. This needs two
+# properties: a history played by its list is the one that chance made, and leaving one item out
+# keeps most of the rest unchanged. TERN_FULL=1 shrinks two more, which take two minutes of a core.
 source "$(dirname "$0")/with_ternd.sh"
 
 sim=$TERN_BIN/tern-sim out=$DIR
@@ -39,15 +39,16 @@ assert len(sizes) == int(bugs) and 10 * after <= before
 
 def play(*args):
     said = subprocess.run([sim, "--verbose", *args], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True).stderr
-    return [l for l in said.splitlines() if re.match(r" *\d+ \w+ \d", l)] # a sanitizer may say something, too
+    return [l for l in said.splitlines() if re.match(r" *\d+ \w+ \d", l)] # a sanitizer may print, too
 
 def play_items(seed, choices, items):
     with open(out + "/some.tape", "w") as f:
         f.write(f"tern-sim rdma history 1\nseed {seed}\nchoices {choices}\n" + "".join(f"{i}\n" for i in items))
     return play("--tape", out + "/some.tape")
 
-# A line a thing, `TIME thing ...`, and a line an item, `TIME NAME NUMBER`.
-# The same of the rest, for each item left out; a history in which all hangs on all counts as any other.
+# The log has a line `TIME thing ...` for each event, and a line `TIME NAME NUMBER` for each item.
+# Compares the rest of the log with each item left out; a history in which everything depends on every
+# item counts like any other.
 kept = []
 for seed in range(1, 25):
     log = play("--rdma", "--seeds", "1", "--first", str(seed))

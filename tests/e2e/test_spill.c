@@ -1,6 +1,6 @@
-/* The disk tier of a real daemon: what was stored is found again after an orderly end and after a
- * SIGKILL, byte for byte; what was acknowledged is there; a disk that is full or fails stops the
- * storing and nothing else, is told once, and is used again when it can be. */
+/* The disk tier of a real daemon: stored prefixes are found again after an orderly end and after a
+ * SIGKILL, byte for byte; acknowledged stores are never lost; a full or failing disk stops storing
+ * and nothing else, is reported once, and is used again when it works. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -29,9 +29,9 @@
 #define TOKENS       (PAGES * L)
 #define POOL_BYTES   (256 * RIG_PAGE)
 #define STORE_MS     20000
-#define PAUSES_MS    3000                 /* longer than the core waits after a store that failed */
-#define FORMAT_AT    8                    /* in a file: behind the magic number */
-#define BODY_AT      (2 * DISK_BLOCK + 3) /* behind the file's head, and that of an extent */
+#define PAUSES_MS    3000                 /* longer than the core's pause after a failed store */
+#define FORMAT_AT    8                    /* in a file: after the magic number */
+#define BODY_AT      (2 * DISK_BLOCK + 3) /* after the heads of the file and of an extent */
 #define TMPFS_BYTES  "3m"
 #define FILLER_BYTES (2800u << 10)
 
@@ -59,7 +59,7 @@ static void disconnect(void)
     admin = NULL;
 }
 
-/* `more`: settings of `spill` behind the first ones; `extra`: YAML at the top level. */
+/* `more`: further settings of `spill`; `extra`: YAML at the top level. */
 static void start(const char *more, const char *extra)
 {
     char yaml[512];
@@ -70,7 +70,7 @@ static void start(const char *more, const char *extra)
     connect_all();
 }
 
-/* On the same configuration, with a log of its own. */
+/* Runs on the same configuration, with a log of its own. */
 static bool run_again(char why[SPAWN_WHY_BYTES])
 {
     struct daemon_launch how = {.core = -1, .says_ready = true};
@@ -116,14 +116,14 @@ FIXTURE(remove_all)
     disconnect();
     if (rig.pid > 0)
         daemon_end(&rig, 0);
-    umount(spill); /* of the test that had its own */
+    umount(spill); /* of a test that had its own */
     snprintf(command, sizeof command, "rm -rf '%s' '%s'", spill, rig.dir);
     return system(command) == 0 ? 0 : -1;
 }
 
 TEST_EACH(make_spill, remove_all);
 
-/* The first file of the tenant; fails where there is none. */
+/* The first file of the tenant; fails if there is none. */
 static void first_file(char ret[512])
 {
     char folder[128];
@@ -154,7 +154,7 @@ static bool state_is(const char *wanted)
     return is;
 }
 
-/* Is that alarm of the daemon on? */
+/* Returns true if that alarm of the daemon is on. */
 static bool alarm_is(const char *name)
 {
     json_t *answer = admin_ask(admin, "status", NULL);
@@ -204,7 +204,7 @@ static void compute_and_store(uint32_t id)
     close_talk(&k);
 }
 
-/* How deep the disk has it; and all of that comes and is right. */
+/* Returns how deep the disk has it; all of that must be fetched and right. */
 static uint32_t comes_back(uint32_t id)
 {
     struct engine_session k;
@@ -231,11 +231,11 @@ TEST(spill_outlives_an_orderly_end)
 
     start("", "");
     compute_talk(&k, 1);
-    assert_ok(e.tern, store(&k, &s)); /* beside the daemon's own, whichever comes first */
+    assert_ok(e.tern, store(&k, &s)); /* besides the daemon's own store, whichever comes first */
     assert_int_equal(s.depth, TOKENS);
     assert_true(figure("tenants.0.spill.written_bytes") >= PAGES * RIG_PAGE);
     assert_ok(e.tern, store(&k, &s));
-    assert_int_equal(s.written, 0); /* all of it is there */
+    assert_int_equal(s.written, 0); /* all of it is stored */
     assert_int_equal(k.last.disk_depth, 0);
     close_talk(&k);
     end();
@@ -251,8 +251,8 @@ TEST(spill_outlives_an_orderly_end)
     end();
 }
 
-/* It is submitted before its step has passed, so nothing of it can be stored yet, and the session
- * runs on. */
+/* A store submitted before its step has passed: nothing can be stored yet, and the session
+ * continues. */
 TEST(spill_store_is_submitted_and_the_session_runs_on)
 {
     struct engine_session k;
@@ -282,8 +282,8 @@ TEST(spill_store_is_submitted_and_the_session_runs_on)
     end();
 }
 
-/* Without any call of the engine's: what is cached is stored before the daemon ends. While it runs
- * it stores half of such a prompt. */
+/* Without any call of the engine the daemon stores cached prefixes before it ends. While it runs it
+ * stores half of such a prompt. */
 TEST(spill_of_what_is_cached_at_the_end)
 {
     struct engine_session k;
@@ -299,7 +299,7 @@ TEST(spill_of_what_is_cached_at_the_end)
     end();
 }
 
-/* What tern_store has acknowledged is there, whatever the daemon was doing when it was killed. */
+/* An acknowledged tern_store survives, whatever the daemon was doing when it was killed. */
 TEST(spill_acknowledged_outlives_a_kill)
 {
     uint32_t lost = 0, rounds = 4;
@@ -311,14 +311,14 @@ TEST(spill_acknowledged_outlives_a_kill)
 
         compute_and_store(10 + round);
         compute_talk(&k, 100 + round);
-        (void)tern_store(e.tern, k.id, 0, 1 + round, &s); /* killed in the middle of it */
+        (void)tern_store(e.tern, k.id, 0, 1 + round, &s); /* killed in the middle of the store */
         engine_free(&k);
         kill_it();
         again();
         for (uint32_t i = 0; i <= round; i++)
             lost += comes_back(10 + i) != TOKENS;
         for (uint32_t i = 0; i <= round; i++)
-            comes_back(100 + i); /* there or not, and right */
+            comes_back(100 + i); /* stored or not, and right */
     }
     printf("fault=30 runs=%u injected=%u violations=%u lost=%u\n", rounds, rounds, lost, lost);
     assert_int_equal(lost, 0);
@@ -355,7 +355,7 @@ TEST(spill_belongs_to_one_daemon)
     assert_int_equal(daemon_run_twin(&rig), 1);
     assert_true(rig_log_has(&rig, "err=CONFLICT", 0));
     assert_true(rig_log_has(&rig, "spill.dir", 0));
-    compute_and_store(1); /* the first one is not disturbed */
+    compute_and_store(1); /* the first daemon is not disturbed */
     end();
 }
 
@@ -395,7 +395,7 @@ TEST(spill_that_is_encrypted_needs_its_key)
     assert_non_null(strstr(why, "chmod 600"));
 }
 
-/* fault 33, 35: it is served on, told once, and tried again. */
+/* fault 33, 35: served on, reported once, and tried again. */
 TEST(spill_to_a_failing_disk_is_told_once)
 {
     struct engine_session k;
@@ -417,7 +417,7 @@ TEST(spill_to_a_failing_disk_is_told_once)
     assert_false(rig_log_has(&rig, "event=stored entries=0 failed=0", 0));
 }
 
-/* The log names the file of what a fetch finds damaged or gone. */
+/* The log names the file that a fetch finds damaged or missing. */
 TEST(spill_that_is_bad_is_told_by_its_file)
 {
     struct engine_session k;
@@ -443,7 +443,7 @@ TEST(spill_that_is_bad_is_told_by_its_file)
     assert_int_equal(daemon_end(&rig, RIG_STOP_MS), 0);
 }
 
-/* A fetch that finds no file. */
+/* A fetch whose file is missing. */
 static void comes_back_lost(uint32_t id)
 {
     struct engine_session k;
@@ -454,7 +454,7 @@ static void comes_back_lost(uint32_t id)
     close_talk(&k);
 }
 
-/* D4: it is offered once, counts as no use, and is stored anew. */
+/* D4: a missing file is offered once, counts as no use, and is stored anew. */
 TEST(spill_d4_of_which_a_file_is_gone)
 {
     char path[512];
@@ -477,7 +477,7 @@ TEST(spill_d4_of_which_a_file_is_gone)
     end();
 }
 
-/* D4: the folder itself. The operator is told, and it is made anew. */
+/* D4: the folder itself is missing. The operator gets the reason, and the folder is made anew. */
 TEST(spill_d4_of_which_the_folder_is_gone)
 {
     struct engine_session k;
@@ -495,7 +495,7 @@ TEST(spill_d4_of_which_the_folder_is_gone)
     assert_true(state_is("gone"));
     wait_until(alarm_is("spill_failing"));
     assert_true(rig_log_has(&rig, "the folder is gone", RIG_WAIT_MS));
-    assert_int_equal(comes_back(2), 0); /* it is not offered even once */
+    assert_int_equal(comes_back(2), 0); /* not offered even once */
     compute_talk(&k, 1);
     assert_err(TERN_DISK, store(&k, &s));
     wait_until(store(&k, &s) == TERN_OK);
@@ -507,7 +507,7 @@ TEST(spill_d4_of_which_the_folder_is_gone)
     end();
 }
 
-/* A file system of our own, for this process and its children. False: it may not be made here. */
+/* Makes a file system for this process and its children. Returns false if not allowed. */
 static bool own_file_system(void)
 {
     return unshare(CLONE_NEWNS) == 0 && mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
@@ -524,7 +524,7 @@ static void fill(const char *path)
     close(fd);
 }
 
-/* A conversation that has left memory. */
+/* Makes a conversation that has left memory. */
 static void leaves_memory(void)
 {
     struct daemon_status st;
@@ -532,7 +532,7 @@ static void leaves_memory(void)
     assert_true(admin_empty(admin, e.pool, RIG_WAIT_MS, &st));
 }
 
-/* fault 33, where a file system of its own may not be made: writes are told that it is full. */
+/* fault 33, if a file system of its own is not allowed: writes fail as on a full disk. */
 TEST(spill_that_is_told_that_it_is_full)
 {
     struct engine_session k;
@@ -549,13 +549,13 @@ TEST(spill_that_is_told_that_it_is_full)
     assert_int_equal(daemon_log_count(&rig, "event=spill_full ", 1, RIG_WAIT_MS), 1);
     assert_true(alarm_is("spill_full"));
     leaves_memory();
-    assert_int_equal(comes_back(1), TOKENS); /* what is there is served */
+    assert_int_equal(comes_back(1), TOKENS); /* stored prefixes are still served */
     assert_int_equal(comes_back(2), 0);
     disconnect();
     assert_int_equal(daemon_end(&rig, RIG_STOP_MS), 0);
 }
 
-/* fault 33: a disk that is full stops the storing alone, and is used again when it has room. */
+/* fault 33: a full disk stops storing alone, and is used again when it has room. */
 TEST(spill_to_a_full_disk_goes_on_when_there_is_room)
 {
     uint32_t failed = 0, refused = 0;
@@ -572,7 +572,7 @@ TEST(spill_to_a_full_disk_goes_on_when_there_is_room)
     snprintf(filler, sizeof filler, "%s/filler", spill);
     fill(filler);
     for (uint32_t id = 2; id <= 9; id++) {
-        compute_talk(&k, id); /* served as ever */
+        compute_talk(&k, id); /* served as before */
         refused += store(&k, &s) != TERN_OK;
         close_talk(&k);
         open_talk(&k, id);
@@ -584,7 +584,7 @@ TEST(spill_to_a_full_disk_goes_on_when_there_is_room)
     assert_int_equal(daemon_log_count(&rig, "event=spill_full ", 1, RIG_WAIT_MS), 1);
     assert_true(alarm_is("spill_full"));
     leaves_memory();
-    failed += comes_back(1) != TOKENS; /* what is there is fetched as ever */
+    failed += comes_back(1) != TOKENS; /* stored prefixes are fetched as before */
     compute_talk(&k, 9);
     close_talk(&k);
     assert_int_equal(unlink(filler), 0);

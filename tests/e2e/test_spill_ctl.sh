@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What operators see of the disk tier: `ternctl status`, `ternctl disk`, and `ternctl verify`, which needs no daemon and
-# says which extent of which file is not good.
+# The operators' view of the disk tier: `ternctl status`, `ternctl disk`, and `ternctl verify`,
+# which needs no daemon and names each damaged extent and its file.
 source "$(dirname "$0")/with_ternd.sh"
 
 needs python3 "to check the JSON, and to flip a bit"
@@ -13,7 +13,7 @@ head -c 32 /dev/urandom >"$DIR/key"
 chmod 600 "$DIR/key"
 HOLD=$TERN_BUILD/tests/holder
 
-# fills EXTRA: a daemon that stores what an engine leaves, and ends; what it says is in S, T, D and E
+# fills EXTRA: a daemon that stores an engine's prefixes, and ends; its output is in S, T, D and E
 fills() {
     ternd_start "spill: {dir: $SPILL, bytes: 64M, headroom: 1M, threads: 2$1}" 16M 1
     "$HOLD" hold "$SOCKET" </dev/null >"$DIR/holder.out"
@@ -70,10 +70,10 @@ ends 1 "No such file" "$CTL" verify "$DIR/nowhere"
 ends 2 "DIR is missing" "$CTL" verify
 mkdir "$DIR/none"
 ends 1 "0 extents in 0 files, 0 B: nothing of a disk tier lies there" "$CTL" verify "$DIR/none"
-touch "$DIR/none/.lock" # a daemon had it, and has stored nothing yet
+touch "$DIR/none/.lock" # a daemon used this folder and has stored nothing yet
 ends 0 "nothing of a disk tier lies there" "$CTL" verify "$DIR/none"
 
-# ---- a tape has what was found on the disk: played back it comes to the same state
+# ---- a tape has the recovered index of the disk: played back it reaches the same state
 fills ""
 json "$S" "j['spill']['recovery']['extents'] == $(value "j['extents']" <<<"$("$CTL" verify "$SPILL" --json)") > 0"
 [[ ! -x $TERN_BIN/tern-sim ]] || ends 0 "state $HASH" "$TERN_BIN/tern-sim" --tape "$DIR/tape"
@@ -95,7 +95,7 @@ fi
 ends 2 "spill.dir $DIR/nowhere: No such file" "$TERN_BIN/ternd" --tenant "name=a,socket=$DIR/a.sock,memory=1M" \
     --admin.socket "$DIR/b.sock" --spill.dir "$DIR/nowhere" --spill.bytes 1M --check-config
 
-# ---- what is said at the start
+# ---- messages at the start
 rm -rf "$SPILL"/t0
 mkdir "$SPILL/gone"
 fills ", least: 100"

@@ -1,7 +1,7 @@
-/* A daemon with a disk tier that is killed at any instant while it stores, fetches, resets and
- * evicts. After each start every file that has a name is good to its last byte (`ternctl verify`),
- * every store that was acknowledged is found and comes, no byte of what comes is wrong, and none is
- * of before a reset that was acknowledged. TERN_FULL=1: 200 kills. */
+/* A daemon with a disk tier is killed at any instant while it stores, fetches, resets and evicts.
+ * After each start every named file is good to its last byte (`ternctl verify`), every acknowledged
+ * store is found and fetched, no fetched byte is wrong, and none is from before an acknowledged
+ * reset. TERN_FULL=1: 200 kills. */
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -24,28 +24,28 @@
 #define POOL_BYTES   (96 * RIG_PAGE)
 #define PAGES_MAX    20 /* of a conversation */
 #define TOKENS_MAX   (PAGES_MAX * L)
-#define SHARED       (4 * L) /* tokens that all of a namespace begin with */
+#define SHARED       (4 * L) /* common prefix of all conversations of a namespace */
 #define SPACES       4
 #define TALKS        8 /* of a namespace at a time */
 #define KILL_MS_MAX  300
 #define STORE_MS     20000
-#define STALE_LOOKED 4 /* versions back, which wrong bytes are compared with */
+#define STALE_LOOKED 4 /* wrong bytes are compared with that many earlier versions */
 #define KILLS        6 /* of each layout */
 #define KILLS_FULL   100
-/* The second tenant's, whose part of the disk is too small for what it stores. */
+/* The second tenant's share of the disk, too small for its stores. */
 #define SMALL_PART "1M"
 
 enum { ROOMY, SMALL, TENANTS };
 
-/* What was computed under one name, by weights that each reset makes others. */
+/* Everything computed under one name; each reset changes the weights. */
 struct space {
     char salt[16];
     uint32_t version;
-    bool doubtful; /* a reset was not answered: what is stored is of this version, or gone */
+    bool doubtful; /* a reset was not answered: stored data is of this version, or gone */
 };
 
 struct talk {
-    uint32_t id, len, acked; /* tokens: that it has; that a store was acknowledged for */
+    uint32_t id, len, acked; /* tokens: its length; length of an acknowledged store */
 };
 
 static struct daemon rig;
@@ -116,7 +116,7 @@ FIXTURE(remove_all)
     return system(command) == 0 ? 0 : -1;
 }
 
-/* Every byte of every file that has a name. */
+/* Verifies every byte of every named file. */
 static void verify(void)
 {
     char arguments[128];
@@ -171,7 +171,7 @@ static void compare(const struct engine_session *k, const struct space *of)
         seen.stale += differ(k, at, of->version - back) == 0;
 }
 
-/* ---- what an engine does: false where the daemon is gone ---- */
+/* ---- actions of an engine: return false if the daemon is gone ---- */
 
 static bool lives(const struct engine *of, const char *what, enum tern_err err)
 {
@@ -180,7 +180,7 @@ static bool lives(const struct engine *of, const char *what, enum tern_err err)
     return err == TERN_OK;
 }
 
-/* Of three where a conversation is: tenant, namespace, slot. */
+/* Place of a conversation: tenant, namespace, slot. */
 struct at {
     uint32_t tenant, space, slot;
 };
@@ -206,7 +206,7 @@ static bool begin(struct engine_session *k, struct at at, uint32_t len)
     return lives(of, "begin", engine_begin(k, of, v, len));
 }
 
-/* BUSY and POOL_EXHAUSTED are waited for: what is being stored is pinned. */
+/* Waits while BUSY or POOL_EXHAUSTED: pages being stored are pinned. */
 static bool fetch(struct engine_session *k)
 {
     uint32_t deep = k->last.disk_depth, had = k->len.committed;
@@ -221,7 +221,7 @@ static bool fetch(struct engine_session *k)
     }
     if (!lives(k->engine, "fetch", err))
         return false;
-    if (k->engine == &e[ROOMY]) /* of the other one it may have been evicted meanwhile */
+    if (k->engine == &e[ROOMY]) /* the other tenant's may have been evicted meanwhile */
         assert_int_equal(k->len.committed, deep);
     seen.fetched += k->len.committed - had;
     return true;
@@ -245,7 +245,7 @@ static bool store(struct engine_session *k, struct at at)
     struct tern_stored s;
     enum tern_err err = tern_store(k->engine->tern, k->id, depth, STORE_MS, &s);
 
-    if (err == TERN_INVALID && ngroups > 1) /* no turn has ended where the daemon would choose */
+    if (err == TERN_INVALID && ngroups > 1) /* no turn ended where the daemon would choose */
         err = tern_store(k->engine->tern, k->id, k->ntokens, STORE_MS, &s);
     if (err == TERN_BUSY || (err == TERN_QUOTA && at.tenant == SMALL))
         return true;
@@ -263,7 +263,7 @@ static bool end(struct engine_session *k)
                  engine_do(k, (struct engine_op){.kind = ENGINE_CLOSE, .step = k->engine->step}));
 }
 
-/* One more turn of a conversation, or the first of a new one. */
+/* One more turn of a conversation, or the first turn of a new one. */
 static bool turn(struct at at)
 {
     struct talk *t = talk_at(at);
@@ -283,7 +283,7 @@ static bool turn(struct at at)
     return alive;
 }
 
-/* How much there is of it, and whether that is right. */
+/* Checks how much of it is found, and that it is right. */
 static bool look(struct at at, bool all_of_it)
 {
     struct talk *t = talk_at(at);
@@ -307,7 +307,7 @@ static bool look(struct at at, bool all_of_it)
     return alive;
 }
 
-/* Other weights under the old name. Until that is answered what is there may be found or not. */
+/* New weights under the old name. Until the reset is answered, stored data may be found or not. */
 static bool reset(struct at at)
 {
     struct space *s = space_at(at);
@@ -322,7 +322,7 @@ static bool reset(struct at at)
     s->doubtful = false;
     s->version++;
     seen.resets++;
-    for (uint32_t i = 0; i < TALKS; i++) /* the same tokens again, computed by others */
+    for (uint32_t i = 0; i < TALKS; i++) /* the same tokens, with other weights */
         talk[at.tenant][at.space][i].len = prng_below(&prng, 2) ? SHARED + L : 0;
     return true;
 }
@@ -412,7 +412,7 @@ static void kills(uint32_t of_groups)
     connect_all();
     for (uint32_t i = 0; i < n; i++) {
         load_until_killed();
-        verify(); /* as the kill has left it */
+        verify(); /* as the kill left it */
         again();
         look_at_all();
         seen.evicted += figure("tenants.1.spill.evicted") + figure("tenants.1.spill.pruned");

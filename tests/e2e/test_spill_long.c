@@ -1,7 +1,7 @@
-/* Scenarios D-a and D-f through a real daemon: a prompt of 49,022 tokens that is stored as it
- * grows, and at its end as an anchor. One entry is left, it was written once, and a new daemon
- * finds all of it and serves every byte. TERN_FULL=1: with the 14 KiB a token that the scenario
- * names, 686 MB; else with an eighth. */
+/* Scenarios D-a and D-f through a real daemon: a prompt of 49,022 tokens is stored as it grows, and
+ * at its end as an anchor. One entry is left, it was written once, and a new daemon finds all of it
+ * and serves every byte. TERN_FULL=1: with 14 KiB a token as in the scenario, 686 MB; else with an
+ * eighth of that. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,12 +18,12 @@
 #define L           64
 #define TOKENS      49022u
 #define WHOLE       (TOKENS / L * L) /* 48,960 */
-#define INTERVAL    10240u           /* the daemon's own */
+#define INTERVAL    10240u           /* the daemon's default */
 #define TOKEN_BYTES (14u << 10)
 #define CI_PART     8 /* of the bytes of a token */
-#define MORE_PAGES  4 /* than the prompt takes */
+#define MORE_PAGES  4 /* beyond the prompt's */
 #define RATIO_MAX   1.05
-#define CALL_MS     300000 /* 686 MB may be written by then on any disk */
+#define CALL_MS     300000 /* enough to write 686 MB on any disk */
 
 static struct daemon rig;
 static struct engine e;
@@ -93,7 +93,7 @@ static void again(void)
     connect_all();
 }
 
-/* Room for the pages up to there, their bytes, a step and a commit. */
+/* Allocates and writes the pages up to there, and commits them with a step. */
 static void compute_to(struct engine_session *k, uint32_t depth)
 {
     uint32_t from = k->len.written;
@@ -128,7 +128,7 @@ static void store_as_it_grows(struct engine_session *k)
     for (uint32_t i = 1; i <= TOKENS / INTERVAL; i++) {
         compute_to(k, i * INTERVAL);
         wait_until(figure("tenants.0.spill.stored.continued") == i);
-        assert_int_equal(figure("tenants.0.spill.entries"), 1); /* the one before it has gone */
+        assert_int_equal(figure("tenants.0.spill.entries"), 1); /* the entry before it is gone */
     }
     compute_to(k, WHOLE);
     assert_ok(e.tern, tern_store(e.tern, k->id, TOKENS - TOKENS % L, CALL_MS, &s));
@@ -137,7 +137,7 @@ static void store_as_it_grows(struct engine_session *k)
            (double)(clock_ns() - began) / 1e9);
 }
 
-/* D-f: `of_pages` is of the bytes of the pages alone, which small pages make more. */
+/* D-f: `of_pages` counts the bytes of pages alone; the file has more with small pages. */
 static void was_written_once(void)
 {
     double written = (double)figure("spill.bytes_written"),
@@ -163,7 +163,7 @@ TEST_WITH(spill_of_a_long_prompt_is_one_entry_that_comes_back, make_all, remove_
     one_entry_is_left();
     assert_ok(e.tern, engine_end(&k));
     again();
-    one_entry_is_left(); /* what memory held at the end was there already */
+    one_entry_is_left(); /* everything in memory at the end was already stored */
     assert_ok(e.tern, engine_begin(&k, &e, tokens, TOKENS));
     assert_int_equal(k.matched, 0);
     assert_int_equal(k.last.disk_depth, WHOLE);

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Fault 18: one allocation after another fails at a daemon's start. Either the daemon does without it, or it says that
-# there is no memory and ends, leaving no socket behind. Every allocation of a start from flags is tried, and every
+# Fault 18: each allocation of a daemon's start fails once. The daemon either works without it, or reports that there
+# is no memory and ends, leaving no socket behind. Every allocation of a start from flags is tried, and every
 # STRIDE-th of one from a file, most of which are the YAML parser's own.
 source "$(dirname "$0")/with_ternd.sh"
 [[ -z $SANITIZE ]] || skip "a sanitizer brings an allocator of its own"
 STRIDE=16
-RUN_S=30 # of one daemon: none of them waits for anything
+RUN_S=30 # of one daemon: it never waits
 "$CC" -std=gnu17 -O1 -fno-builtin -shared -fPIC -o "$DIR/fail.so" "$HERE/interpose_fail.c"
 cat >"$DIR/config.yaml" <<EOT
 node: e2e
@@ -56,7 +56,7 @@ once() {
     rm -f "$DIR/admin.sock" "$DIR/t0.sock"
 }
 
-# each STEP ARGUMENT...: until a start has fewer allocations than that
+# each STEP ARGUMENT...: until NTH exceeds the allocations of a start
 each() {
     local step=$1 nth=$1
     shift

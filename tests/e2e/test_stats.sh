@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What daemons count of a workload is what the workload itself found: prompts, what was matched on the device and on the
-# host, and what came from the peer, to the token. And how long things took is told, in tables that fit 100 columns.
+# The daemons' counters of a workload match the workload's own figures: prompts, tokens matched on the device and on the
+# host, and tokens fetched from the peer, to the token. Durations are reported, in tables that fit 100 columns.
 source "$(dirname "$0")/with_ternd.sh"
 needs python3 "to read figures"
 
@@ -43,7 +43,7 @@ replay() {
         >"$DIR/json" 2>"$DIR/err" || fail "tern-replay: $(cat "$DIR/json" "$DIR/err")"
 }
 replay 1 2000
-# Whoever is aborted and comes again asks again, and is counted again: here nobody is.
+# An aborted and retried request is counted again: here there is none.
 [[ $(tool retries) == 0 && $(tool matched_tokens) -gt 0 && $(tool transferred_pages) -gt 0 ]] ||
     fail "the workload is not one that tries it: $(cat "$DIR/json")"
 
@@ -56,13 +56,13 @@ counted decode "t['matched_device_tokens'] + t['fetched_peer_tokens']" \
 counted decode "t['committed_tokens']" 0
 
 ctl decode stats --json >"$DIR/stats"
-# Each histogram counts what its buckets count.
+# The count of each histogram is the sum of its buckets.
 json "$(cat "$DIR/stats")" "(j['latencies']['fetch']['count'] > 0 and j['requests']['match']['count'] > 0 and
     all(sum(h['buckets']) == h['count'] and h['p50_us'] <= h['p99_us']
         for of in ('latencies', 'requests') for h in j[of].values()))"
 [[ $(value "j['peers'][0]['bytes_in']['tcp']" <"$DIR/stats") == $((512 * $(tool transferred_pages))) ]] ||
     fail "bytes of the peer: $(cat "$DIR/stats")"
-# All that was fetched came from the one peer, and each fetch is counted with it.
+# Everything was fetched from the one peer, and each fetch is counted for it.
 json "$(cat "$DIR/stats")" "(j['peers'][0]['fetched_tokens'] == j['tenants'][0]['fetched_peer_tokens'] > 0 and
     j['peers'][0]['fetch']['count'] == j['latencies']['fetch']['count'] and j['peers'][0]['failed_fetches'] == 0)"
 ctl decode stats >"$DIR/table"
@@ -70,7 +70,7 @@ grep -q "^fetch from prefill  *[0-9]" "$DIR/table" || fail "no times of the peer
 json "$(ctl prefill status --json)" "j['figures'][0]['prompt_tokens'] == $(tool prompt_tokens)"
 json "$(ctl prefill namespaces --json)" "sum(n['prompt_tokens'] for n in j['namespaces']) <= $(tool prompt_tokens)"
 
-# With a pool that is too small nodes are evicted, and come back from the host.
+# With a pool that is too small, nodes are evicted and loaded from the host again.
 replay 2 300
 json "$(ctl prefill stats --json)" "(j['latencies']['publish']['count'] > 0 and j['latencies']['seal']['count'] > 0 and
     j['latencies']['serve']['count'] > 0 and j['latencies']['evicted_age']['count'] > 0 and

@@ -1,5 +1,5 @@
-/* E7, E8: an engine whose steps do not come while its pages wait, and one in whose control page
- * there is garbage. Both are alarms in the log and in the status; neither frees a page. */
+/* E7, E8: an engine whose steps do not come while its pages wait, and an engine with garbage in its
+ * control page. Both raise alarms in the log and in the status; neither frees a page. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ static struct daemon rig;
 static struct tern *admin;
 static struct engine e;
 
-/* Where the garbage is written: a second mapping of the engine's control page. */
+/* Returns a second mapping of the engine's control page, to write garbage into. */
 static volatile uint64_t *control_page(void)
 {
     FILE *f = fopen("/proc/self/maps", "r");
@@ -71,7 +71,7 @@ static void ends(void)
     assert_int_equal(rig_stop(&rig), 0);
 }
 
-/* Pages of it wait for STEP. */
+/* Frees pages that wait for STEP. */
 static void gives_back(void)
 {
     static uint32_t tokens[4 * L];

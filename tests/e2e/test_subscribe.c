@@ -1,6 +1,6 @@
-/* Subscriptions to the prefix tree of a real daemon: what is told to whom, from where on, and that
- * a subscriber that does not read loses changes and nothing else: not its connection, not the
- * daemon's time, not another subscriber's changes. */
+/* Subscriptions to the prefix tree of a real daemon: which changes each subscriber gets, and from
+ * where on. A subscriber that does not read loses changes and nothing else: not its connection, not
+ * the daemon's time, not another subscriber's changes. */
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #define CHUNKS    16
 #define KEPT      256 /* limits.events */
 #define CHURN_MAX 4000
-#define ANSWERS   400 /* that nobody reads: more than what is read of them */
+#define ANSWERS   400 /* that nobody reads: more than one reads of them */
 #define LITTLE    65536
 
 static struct daemon rig;
@@ -51,7 +51,7 @@ FIXTURE(stop)
 
 /* ---- making changes ---- */
 
-/* The first n chunks of a sequence get into the tree. */
+/* Adds the first n chunks of a sequence to the tree. */
 static void put(struct engine *e, const struct tern_namespace *ns, uint32_t seed, uint32_t n)
 {
     uint32_t v[CHUNKS * L];
@@ -66,8 +66,7 @@ static void put(struct engine *e, const struct tern_namespace *ns, uint32_t seed
     assert_ok(e->tern, engine_end(&s));
 }
 
-/* So many chunks leave it: all that are there. Those whose checksums are being computed go later.
- */
+/* Evicts n chunks: all that exist. Chunks whose checksums are being computed follow later. */
 static void evict(uint64_t n)
 {
     wait_until((n -= rig_figure(admin, "evict", "nodes")) == 0);
@@ -75,7 +74,7 @@ static void evict(uint64_t n)
 
 /* ---- listening ---- */
 
-/* What comes back to a subscription. */
+/* Subscribes. Returns the answer. */
 static struct tern_answer subscribe(struct tern *t, const struct tern_namespace *ns, uint64_t from,
                                     uint64_t cookie)
 {
@@ -106,7 +105,7 @@ static void refused(struct tern *t, enum tern_err want, uint64_t from, uint64_t 
     assert_string_not_equal(tern_error_text(t), "");
 }
 
-/* The next n changes, heard or lost, in order. */
+/* The next n changes, received or lost, in order. */
 struct heard {
     uint64_t events, lost, last;
     struct tern_event v[CHURN_MAX];
@@ -198,7 +197,7 @@ TEST(tenant_hears_nothing_of_another)
     hear(everything, 5);
     assert_string_equal(heard.v[0].tenant, "t1");
     assert_string_equal(heard.v[4].tenant, "t0");
-    assert_true(heard.v[0].chain == heard.v[4].chain); /* the same prefix, in each its own pages */
+    assert_true(heard.v[0].chain == heard.v[4].chain); /* the same prefix, each its own pages */
     evict(5);
     tern_destroy(mine);
     tern_destroy(everything);
@@ -218,7 +217,7 @@ TEST(subscriber_goes_on_where_it_was)
     hear(t, 5);
     assert_int_equal(heard.v[0].number, from + 5);
     evict(10);
-    /* From a number that was overwritten: as much as is kept, and how much is not. */
+    /* From a number that was overwritten: gets all that is kept, and the number of lost changes. */
     for (uint32_t i = 0; i < KEPT / 16 + 1; i++) {
         put(&engine, &ns1, 100 + i, 8);
         evict(8);
@@ -231,7 +230,7 @@ TEST(subscriber_goes_on_where_it_was)
     assert_int_equal(heard.events, KEPT);
     assert_int_equal(heard.v[0].number, at - KEPT);
     refused(t, TERN_GONE, at + 1, 3);
-    refused(t, TERN_GONE, 21, 3); /* of another life */
+    refused(t, TERN_GONE, 21, 3); /* of an earlier incarnation */
     assert_ok(t, tern_ping(t, 0));
     tern_destroy(t);
 }
@@ -243,7 +242,7 @@ TEST(slow_subscriber_loses_changes_and_nothing_else)
     uint64_t quick_events = 0;
 
     subscribed(quick, NULL, 0, 2);
-    /* More than the socket takes and the ring keeps, and longer than a slow reader may take. */
+    /* More than socket and ring hold, and for longer than a slow reader's deadline. */
     for (uint32_t i = 0; i < 600; i++) {
         put(&engine, &ns1, i, CHUNKS);
         evict(CHUNKS);
@@ -268,7 +267,7 @@ TEST(slow_subscriber_loses_changes_and_nothing_else)
     print_message("%" PRIu64 " changes: the slow one heard %" PRIu64 " and lost %" PRIu64
                   "; a ping took %" PRIu64 " ms at most meanwhile\n",
                   total, heard.events, heard.lost, worst);
-    /* It is as good as new. */
+    /* The connection works as before. */
     put(&engine, &ns1, 1, 2);
     hear(slow, 2);
     assert_int_equal(heard.lost, 0);
@@ -277,7 +276,7 @@ TEST(slow_subscriber_loses_changes_and_nothing_else)
     tern_destroy(quick);
 }
 
-/* An answer that is due has its deadline, whatever lies unread before it. */
+/* An answer keeps its deadline, whatever lies unread before it. */
 TEST(subscriber_that_leaves_answers_unread_is_closed)
 {
     Tern__Wire__Subscribe m = TERN__WIRE__SUBSCRIBE__INIT;
@@ -292,10 +291,10 @@ TEST(subscriber_that_leaves_answers_unread_is_closed)
     }
     usleep((RIG_SLOW_MS + 300) * 1000);
     assert_false(rig_log_has(&rig, "too slowly", 0));
-    rig_stats_frames(ask, ANSWERS, 3); /* said at once: the deadline runs from the first */
+    rig_stats_frames(ask, ANSWERS, 3); /* sent at once: the deadline runs from the first answer */
     assert_true(rig_write(fd, ask, sizeof(ask)));
     usleep(RIG_SLOW_MS * 1000 / 4);
-    for (size_t got = 0; got < LITTLE;) { /* a reader that stops again is no better */
+    for (size_t got = 0; got < LITTLE;) { /* a reader that stops again is treated alike */
         ssize_t n = read(fd, little, sizeof(little));
 
         assert_true(n > 0);
@@ -305,7 +304,7 @@ TEST(subscriber_that_leaves_answers_unread_is_closed)
     close(fd);
 }
 
-/* What a synchronous call reads past is kept, up to a bound. */
+/* A synchronous call keeps the changes that it reads past, up to a bound. */
 TEST(subscriber_may_call_meanwhile)
 {
     struct tern *t = rig_connected(rig.socket);
@@ -336,7 +335,7 @@ TEST(unsubscribed_hears_no_more)
     uint64_t from = subscribed(t, &ns1, 0, 1);
 
     assert_int_equal(subscribed(t, &ns2, 0, 2), from);
-    put(&engine, &ns1, 1, 2); /* on its way, perhaps kept, when the end is asked for */
+    put(&engine, &ns1, 1, 2); /* on its way, or already kept, when the subscription ends */
     assert_ok(t, tern_ping(t, 0));
     assert_ok(t, tern_unsubscribe(t, 1, 0));
     put(&engine, &ns1, 2, 2);
@@ -358,7 +357,7 @@ TEST(subscriptions_are_limited_and_given_back)
     for (uint32_t i = 1; i <= SUBSCRIPTIONS_SHARE_MAX; i++)
         subscribed(i % 2 ? t : u, NULL, 0, i);
     refused(t, TERN_QUOTA, 0, 99);
-    subscribed(op, NULL, 0, 1); /* the operators have their own */
+    subscribed(op, NULL, 0, 1); /* operators have their own */
     assert_ok(u, tern_unsubscribe(u, 2, 0));
     subscribed(t, NULL, 0, 100);
     refused(u, TERN_QUOTA, 0, 99);

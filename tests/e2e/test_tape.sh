@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Tapes of real daemons: they are shown by ternctl, as many events as there are. A workload goes through a prefill and a decode daemon, both tapes are written out and
-# played into a fresh core by tern-sim, and each ends in the state that its daemon was in. Then what a tape without
-# its beginning says, and the tape that a crash leaves.
+# Tapes of real daemons: ternctl shows as many events as they have. A workload runs through a
+# prefill and a decode daemon, tern-sim plays both tapes into a fresh core, and each ends in the
+# state of its daemon. Then a tape without its beginning, and the tape that a crash leaves.
 source "$(dirname "$0")/with_ternd.sh"
 ulimit -c 0 # one daemon is crashed on purpose
 for program in ternd ternctl tern-sim tern-replay; do
@@ -48,7 +48,7 @@ workload() {
     [[ $(at transferred_pages "$DIR/replay.json") -gt 0 ]] || fail "nothing was transferred"
 }
 
-# same_state NODE: its tape with tokens ends in the hash that it told with it; without them it is as long and as busy.
+# same_state NODE: its tape with tokens ends in its printed hash; without, it has as many errors.
 same_state() {
     local tape=$DIR/$1.tape
     ctl "$1" tape "$tape" --tokens >"$DIR/told"
@@ -73,7 +73,7 @@ same_state() {
     echo "$1: $(at events "$DIR/kept") events, state $(at state_hash "$DIR/kept")"
 }
 
-# shown NODE FILE: no daemon is asked, and each event is there, with --json and without
+# shown NODE FILE: reads the file without a daemon; every event is shown, with --json and without
 shown() {
     local socket=$DIR/nobody.sock
     "$TERN_BIN/ternctl" --socket "$socket" tape read "$2" >"$DIR/text"
@@ -101,18 +101,18 @@ PY
 workload 1
 same_state prefill
 same_state decode
-workload 2 # and on from there: the tape still begins at the start
+workload 2 # continues: the tape still begins at the start
 same_state prefill
 same_state decode
 
-# A byte of the tape changed on disk is no longer a tape that ends there.
+# A tape that was cut off on disk is refused.
 ctl prefill tape "$DIR/bad.tape" --tokens >"$DIR/told"
 truncate -s -8 "$DIR/bad.tape"
 rc=0
 "$TERN_BIN/tern-sim" --tape "$DIR/bad.tape" --json >/dev/null 2>"$DIR/err" || rc=$?
 [[ $rc != 0 ]] && grep -q MALFORMED "$DIR/err" || fail "a tape that was cut off: $rc: $(cat "$DIR/err")"
 
-# ternctl shows what is whole of it, and then the error; other files, and tapes of another version, have one of their own.
+# ternctl shows the intact part, and then the error; other files, and tapes of another version, have errors of their own.
 # unreadable ERROR PATTERN FILE
 unreadable() {
     local rc=0
@@ -121,7 +121,7 @@ unreadable() {
     json "$(tail -n 1 "$DIR/lines")" "j['error'] == '$1' and list(j) == ['error', 'text']"
 }
 unreadable MALFORMED "damaged or cut off behind event" "$DIR/bad.tape"
-# The last event is what was cut; the head stands in front, the error behind.
+# The last event was cut; the head comes first, the error last.
 [[ $(wc -l <"$DIR/lines") == $(($(at recorded "$DIR/told") + 1)) ]] || fail "not what is whole: $(wc -l "$DIR/lines") of $(cat "$DIR/told")"
 head -c 20 "$DIR/bad.tape" >"$DIR/cut.tape"
 unreadable MALFORMED "does not begin as the tape" "$DIR/cut.tape"
@@ -132,7 +132,7 @@ unreadable UNSUPPORTED "of another version wrote it" "$DIR/other.tape"
 unreadable DISK "it cannot be read" "$DIR"
 unreadable FAILED "No such file" "$DIR/nothing.tape"
 
-# A small ring: it has lost the beginning and says so.
+# A small ring has lost its beginning and reports it.
 daemon small --tape.bytes 4K
 for _ in $(seq 60); do ctl small status >/dev/null; done
 ctl small tape "$DIR/small.tape" >"$DIR/told"
@@ -143,7 +143,7 @@ grep -q ", its beginning was overwritten; token ids are replaced by hashes$" "$D
 [[ $(wc -l <"$DIR/text") -gt 2 && $(sed -n 2p "$DIR/text") =~ ^" "*$(at dropped "$DIR/told" | rev | sed 's/.../&,/g; s/,$//' | rev)" " ]] ||
     fail "the first event is not the one behind those that were dropped: $(head -n 3 "$DIR/text")"
 
-# A crash leaves the tape where the configuration says, and it is played back.
+# A crash writes the tape to the configured path, and tern-sim plays it.
 daemon crash --tape.file "$DIR/crash.tape"
 ctl crash status >/dev/null
 kill -SEGV "${PIDS[crash]}"
@@ -153,6 +153,6 @@ wait "${PIDS[crash]}" 2>/dev/null || rc=$?
 [[ -s $DIR/crash.tape ]] || fail "the crash left no tape"
 "$TERN_BIN/tern-sim" --tape "$DIR/crash.tape" --json >"$DIR/kept" || fail "the tape of a crash cannot be played"
 is complete true "$DIR/kept"
-# The daemon's own connection and ternctl's: whether that one's end came before the crash is chance.
+# At least the connections of the daemon and of ternctl: the latter may end before the crash.
 [[ $(at events "$DIR/kept") -ge 2 ]] || fail "the tape of a crash is too short: $(cat "$DIR/kept")"
 echo "test_tape: ok"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A tenant joins two daemons by a reload, in memory that was reserved for it at start: engines use it at once, pages go from
-# one daemon to the other and to the disk. What cannot join is refused, with the size that differs or with who has the reserve.
+# A tenant joins two daemons by a reload, in memory reserved for it at start: engines use it at once, pages move between the
+# daemons and to the disk. A tenant that cannot join is refused, with the differing size or the owner of the reserve.
 source "$(dirname "$0")/with_ternd.sh"
 needs python3 "to check the JSON"
 declare -A PORT
@@ -32,12 +32,12 @@ ctl prefill watch --json >"$DIR/changes" 2>&1 &
 PIDS[watch]=$!
 wait_for "watch" test -s "$DIR/changes"
 
-# ---- a free slot is nowhere, and takes no other name
+# ---- a free slot is shown nowhere, and takes no other name
 for command in status stats tenants; do [[ $(names $command) == "['t0']" ]] || fail "$command: $(names $command)"; done
 [[ $(other_rows) == "['data', 'peers', 't0', 'admin', 't0', 'operators', 'peers', 't0']" ]] || fail "rows: $(other_rows)"
 ends 1 "there is no tenant t1" ctl prefill peer add decode localhost:1 --tenants t1
 
-# ---- who cannot join
+# ---- tenants that cannot join
 for node in prefill decode; do
     put $node t0
     ends 0 "^1 done; 0 need a restart$" ctl $node reload
@@ -47,13 +47,13 @@ ends 0 "^tenants\[t1\]: - -> t1: needs a restart, for memory is 33554432 and the
 mkdir "$DIR/prefill/t1.sock"
 put prefill "t0, t1" "$(entry prefill t1)"
 ends 0 "^tenants\[t1\]: - -> t1: failed, for .*t1.sock: something that is no socket is there" ctl prefill reload --dry-run
-ends 0 "^0 done; 0 need a restart; 1 failed$" ctl prefill reload # and the peer does not get it
+ends 0 "^0 done; 0 need a restart; 1 failed$" ctl prefill reload # and the peer does not see it
 rmdir "$DIR/prefill/t1.sock"
 mkdir "$DIR/prefill/spill/t1"
 ends 0 "^tenants\[t1\]: - -> t1: failed, for spill.dir has a folder t1, of an earlier tenant" ctl prefill reload
 rmdir "$DIR/prefill/spill/t1"
 
-# ---- who can: told first, then done
+# ---- tenants that can join: reported first, then applied
 ends 0 "^tenants\[t1\]: - -> t1: would be done$" ctl prefill reload --dry-run
 ends 0 "^peers\[decode\].tenants: t0 -> t0+t1: would be done$" ctl prefill reload --dry-run
 [[ ! -e $DIR/prefill/t1.sock && $(names status) == "['t0']" ]] || fail "a dry run has let it join"
@@ -70,13 +70,13 @@ for command in status stats tenants; do [[ $(names $command) == "['t0', 't1']" ]
 [[ $(other_rows) == "['data', 'peers', 't0', 't1', 'admin', 't0', 't1', 'operators', 'peers', 't0', 't1']" ]] || fail "rows: $(other_rows)"
 [[ $(stat -c %a "$DIR/prefill/t1.sock") == 660 ]] || fail "the mode of its socket"
 
-# ---- its engines, here and there
+# ---- its engines on both daemons
 "$TERN_BIN/tern-replay" --sessions 4 --turns 3 --json --prefill "$DIR/prefill/t1.sock,$DIR/prefill/admin.sock" \
     --decode "$DIR/decode/t1.sock,$DIR/decode/admin.sock" >"$DIR/json" 2>"$DIR/err" || fail "the replay: exit status $?"
 json "$(cat "$DIR/json")" "(j['wrong_bytes'], j['failed_requests'], j['leaked_pages']) == (0, 0, 0) and j['transferred_pages'] > 0"
 json "$(ctl prefill stats --json)" "[t['tenant'] for t in j['tenants'] if t['prompts']] == ['t1']"
 
-# Who watched before it joined has no name for it.
+# A subscriber from before it joined has no name for it.
 wait_for "its changes" grep -qs '"tenant": *null' "$DIR/changes"
 ! grep -q '"tenant": *""' "$DIR/changes" || fail "a tenant without a name"
 if [[ -x $TERN_BIN/tern-agent ]] && command -v curl >/dev/null; then
@@ -93,13 +93,13 @@ sed -i '/{name: t0/{h;d}; /{name: t1/G' "$DIR/prefill/config.yaml"
 ends 0 "^peers\[decode\].tenants: t0+t1 -> t0: done$" ctl prefill reload
 ends 0 "^no setting differs from what is in force$" ctl prefill reload
 
-# ---- the reserve is taken
+# ---- the reserve is in use
 put prefill "t0, t1" "$(entry prefill t1)" "$(entry prefill t2)"
 ends 0 "^tenants\[t2\]: - -> t2: needs a restart, for reserve.tenants is 1: let it be more, or take one of these out of .tenants., which hold t1 [0-9]* engines, [0-9]* sessions, [0-9]* pools$" ctl prefill reload
 put prefill t0
 ends 0 "^tenants\[t1\]: t1 -> -: needs a restart, for the memory, the socket and the shares of a tenant are made at start$" ctl prefill reload
 
-# ---- a restart makes all of the file, and the reserve beside it
+# ---- a restart makes all tenants of the file, and the reserve besides
 put prefill "" "$(entry prefill t1)"
 kill "${PIDS[prefill]}"
 wait "${PIDS[prefill]}" || fail "prefill ended with $?"

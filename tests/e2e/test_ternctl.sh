@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# ternctl against a real daemon: every command, its table and its JSON, what it says when something is wrong.
+# ternctl against a real daemon: every command with its table, its JSON and its errors.
 source "$(dirname "$0")/with_ternd.sh"
 
 needs python3 "to check the JSON"
 
-# json_holds TEXT EXPRESSION: json without an end
+# json_holds TEXT EXPRESSION: JSON without an end
 json_holds() {
     python3 -c 'import json, sys; j = json.loads(sys.argv[1]); sys.exit(not eval(sys.argv[2]))' "$1" "$2"
 }
 
-# wrong STATUS PATTERN COMMAND...: it ends so, says so on standard error, and prints nothing on standard output
+# wrong STATUS PATTERN COMMAND...: ends with that status, and prints on standard error alone
 wrong() {
     local status=$1 pattern=$2 rc=0
     shift 2
@@ -19,7 +19,7 @@ wrong() {
     [[ ! -s $DIR/stdout ]] || fail "$*: standard output is not empty"
 }
 
-DRAIN_MS=45000 # it ends with its last session, not before what is asked of it while it drains
+DRAIN_MS=45000 # the drain ends with the last session, not before the queries made during it
 ternd_start "    host_memory: 16M
     host_write_through: true
     record_memory: 1M
@@ -29,7 +29,7 @@ peers:
     tenants: [t0]
 insecure_peers: true" 16M 1
 
-# An engine that has something to show: it is held open by a fifo while ternctl looks.
+# An engine with something to show: a fifo keeps it open while ternctl queries.
 HOLD=$TERN_BUILD/tests/holder
 mkfifo "$DIR/hold"
 "$HOLD" hold "$SOCKET" <"$DIR/hold" >"$DIR/holder.out" &
@@ -37,7 +37,7 @@ HOLDER=$!
 exec 9>"$DIR/hold"
 wait_for "the engine" grep -q ready "$DIR/holder.out"
 
-# ---- status: the keys that are promised, and the counts add up
+# ---- status: the documented keys, and counts that add up
 S=$("$CTL" status --json)
 for key in incarnation uptime_s pools sessions prefix_nodes peers transfers_active errors; do
     json "$S" "'$key' in j"
@@ -91,7 +91,7 @@ for command in pools sessions engines peers; do
 done
 ends 0 "no transfer" "$CTL" transfers
 
-# ---- rows by tenant, engine and peer; a filter that means nothing is refused by its name
+# ---- rows by tenant, engine and peer; a meaningless filter is refused by its name
 for list in pools sessions engines; do
     json "$("$CTL" $list --tenant t0 --engine holder --json)" "len(j['$list']) == (2 if '$list' == 'sessions' else 1)"
     json "$("$CTL" $list --engine nobody --json)" "j['$list'] == []"
@@ -105,7 +105,7 @@ json "$("$CTL" tickets --engine holder --json)" "j['tickets'] == []"
 wrong 1 "no peer is called 'nobody'" "$CTL" peers --peer nobody
 wrong 2 "unrecognized option '--engine'" "$CTL" transfers --engine holder
 
-# ---- tree: the shared part is one line, then the three branches; the ends of two are held by a session each
+# ---- tree: the shared part is one line, then the three branches; two sessions pin the ends of two of them
 TREE=$("$CTL" tree --wide)
 [[ $(grep -c ' 0\.\.512 *8 *8 *0' <<<"$TREE") == 1 ]] || fail "the shared prefix is not one line: $TREE"
 [[ $(grep -c ' 512\.\.' <<<"$TREE") == 3 ]] || fail "not three branches: $TREE"
@@ -114,7 +114,7 @@ TREE=$("$CTL" tree --wide)
 POOL=$("$CTL" pools --json | value "j['pools'][0]['pool']")
 [[ $("$CTL" tree --pool "$POOL") == *0..512* && $("$CTL" tree --pool 0) == *0..512* ]] || fail "tree --pool"
 
-# ---- no colour where nobody looks, colour on a terminal, none with NO_COLOR
+# ---- no colour in a pipe, colour on a terminal, none with NO_COLOR
 ! grep -q $'\033' <<<"$T" || fail "colour in a pipe"
 if command -v script >/dev/null; then
     OUT=$(script -qec "$CTL status" /dev/null </dev/null)
@@ -125,12 +125,12 @@ if command -v script >/dev/null; then
     [[ $OUT != *$'\033['* ]] || fail "colour on a terminal that has none"
 fi
 
-# ---- evict: what nobody holds goes, what sessions hold stays. What is being sealed does not go either.
+# ---- evict: unpinned nodes go, those of sessions stay, and so do nodes that are being sealed.
 sealed() {
     json_holds "$("$CTL" tree --json)" "all(n['sealed'] for n in j['tree'] if n['depth'] > 0)"
 }
 wait_for "the seals" sealed
-json "$("$CTL" status --json)" "[g['evictable'] for g in j['pools']] == [8]" # the branch that nobody holds
+json "$("$CTL" status --json)" "[g['evictable'] for g in j['pools']] == [8]" # the branch that no session pins
 ends 0 "QUARANTINE  *LIVE  *EVICTABLE$" "$CTL" status
 ends 0 "  2 %  *8$" "$CTL" status
 json "$("$CTL" tenants --json)" "[(t['tenant'], t['engines'], t['sessions'], t['device']['evictable_bytes'],
@@ -149,7 +149,7 @@ OUT=$(cd "$DIR" && "$CTL" tape b.tape)
 [[ -s $DIR/a.tape && -s $DIR/b.tape ]] || fail "no tape was written"
 wrong 1 "path" "$CTL" tape /nowhere/at/all.tape
 
-# ---- a host tier: sessions that are away, prefixes on both tiers, pins
+# ---- a host tier: retracted sessions, prefixes on both tiers, pins
 mkfifo "$DIR/away"
 "$HOLD" away "$SOCKET" <"$DIR/away" >"$DIR/away.out" &
 AWAY=$!
@@ -180,9 +180,9 @@ ends 0 "$AWAY_NODE  *host away <&> [0-9]" "$CTL" tree --wide --pool "$DEVICE"
 
 json "$("$CTL" pin "$FREE_NODE" --json)" "j['refs'] == 1"
 ends 0 "operators: 2" "$CTL" pin "$FREE_NODE"
-json "$("$CTL" evict --pool "$DEVICE" --nodes 8 --json)" "j['nodes'] == 8" # from the device; without a number the host copies go too
+json "$("$CTL" evict --pool "$DEVICE" --nodes 8 --json)" "j['nodes'] == 8" # from the device; without a number the host copies go, too
 TREE=$("$CTL" tree --pool "$DEVICE" --json)
-# What was held on the device alone is there; the branch of the session whose pages are on the host is there only.
+# Nodes pinned on the device stay there; the branch of the session retracted to the host is on the host only.
 json "$TREE" "sorted(set((n['tier'], n['depth'] > 512) for n in j['tree'])) == [('both', False), ('both', True), ('host', True)]"
 json "$TREE" "sum(n['tier'] == 'host' for n in j['tree']) == 8 and sum(n['pages'] for n in j['tree']) == 24"
 json "$TREE" "[(h['kind'], n['refs']['admin']) for n in j['tree'] for h in n['holders'] if n['id'] == '$FREE_NODE'] == [('admin', 2)]"
@@ -194,7 +194,8 @@ wrong 2 "'zork' is no node" "$CTL" pin zork
 json "$("$CTL" unpin "$FREE_NODE" --json)" "j['refs'] == 0"
 wrong 1 "unpin: " "$CTL" unpin "$FREE_NODE"
 
-# ---- the drawing: well-formed, escaped, a cell a line of the table, each tier's colour, a mark where one can resume
+# ---- the drawing: well-formed, escaped, a cell a line of the table, tiers by colour, resume points
+# marked
 json "$("$CTL" tree --svg "$DIR/tree.svg" --json)" "j['cells'] > 0 and j['folded_nodes'] == 0"
 python3 - "$DIR/tree.svg" "$("$CTL" tree --json)" <<'PY' || fail "the drawing: $(cat "$DIR/tree.svg")"
 import json, sys
@@ -225,8 +226,8 @@ json "$("$CTL" status --json)" "j['host_tier']['host_loads'] == 8 and j['host_ti
 ends 0 "host tier 4.0 MiB of 16.0 MiB: 32 nodes copied" "$CTL" status
 HOST_SLOT=$("$CTL" pools --json | value "[p['slot'] for p in j['pools'] if p['tier'] == 'host'][0]")
 wrong 1 "pool $HOST_SLOT is the host tier of pool 1: evict --pool 1 " "$CTL" evict --pool "$HOST_SLOT"
-json "$("$CTL" status --json)" "[g['snapshot'] for g in j['pools'] if g['tier'] == 'host'] == [32]" # nothing went
-# The branch that nobody holds goes from both tiers; what is held on the device stays on the host too.
+json "$("$CTL" status --json)" "[g['snapshot'] for g in j['pools'] if g['tier'] == 'host'] == [32]" # nothing was evicted
+# The branch that no session pins leaves both tiers; pinned nodes of the device stay on the host, too.
 ends 0 "evicted 16 nodes: 8 pages of the device and 8 of the host tier" "$CTL" evict --pool "$DEVICE"
 json "$("$CTL" status --json)" "[g['snapshot'] for g in j['pools'] if g['tier'] == 'host'] == [24]"
 json "$("$CTL" tree --pool "$DEVICE" --json)" "all(n['tier'] == 'both' for n in j['tree'] if n['depth'] > 0)"
@@ -234,7 +235,7 @@ json "$("$CTL" evict --json)" "(j['nodes'], j['pages'], j['host_pages']) == (0, 
 exec 8>&-
 wait "$AWAY" || fail "the second engine: $?"
 
-# ---- what is wrong is told, with what to do
+# ---- errors are printed, with the remedy
 wrong 3 "is ternd running" "$CTL" --socket "$DIR/nobody.sock" status
 wrong 1 "tenant's socket" "$CTL" --socket "$SOCKET" status
 wrong 2 "no command" "$CTL" frobnicate
@@ -245,7 +246,7 @@ wrong 2 "too many" "$CTL" status now
 wrong 1 "ternctl pools" "$CTL" evict --pool 77
 wrong 3 "that is no socket" "$CTL" --socket "$DIR/config.yaml" status
 wrong 1 "no change of this life of the daemon has that number" "$CTL" watch --from 5000000000
-# refused STATUS ERROR PATTERN COMMAND...: with --json programs are told so, too
+# refused STATUS ERROR PATTERN COMMAND...: with --json the error is an object, too
 refused() {
     local status=$1 error=$2 pattern=$3 rc=0
     shift 3
@@ -275,7 +276,7 @@ for command in $COMMANDS; do
 done
 [[ $("$CTL" --help | sed '1,/^Commands:/d; /^$/,$d' | grep -vc '^  ') == 0 ]] || fail "a line of --help is broken in two"
 
-# ---- a drain that is taken back: who waits for its end hears of it, and there are new sessions again
+# ---- a cancelled drain: the waiting command is notified, and new sessions are accepted
 "$CTL" drain --wait >"$DIR/stdout" 2>"$DIR/stderr" 9>&- &
 WAIT=$!
 wait_for "the drain" grep -q event=draining "$DIR/log"
@@ -286,7 +287,7 @@ wait "$WAIT" || rc=$?
 grep -q "taken back with 2 sessions open" "$DIR/stdout" || fail "drain --wait: $(cat "$DIR/stdout")"
 grep -q "event=operator_done act=drain .*result=\"2 sessions, taken back\"" "$DIR/log" || fail "the log does not tell it"
 echo | "$HOLD" away "$SOCKET" >/dev/null || fail "no new session after undrain"
-ends 0 "takes new sessions; 2 are open" "$CTL" undrain # and once more is no harm
+ends 0 "takes new sessions; 2 are open" "$CTL" undrain # repeating it does no harm
 wrong 2 "--wait takes a time" "$CTL" drain --wait=soon
 ends 4 "the wait ended and the daemon drains on" "$CTL" drain --wait=1s
 refused 4 LEFT "the wait ended" "$CTL" drain --wait=1s
@@ -300,7 +301,7 @@ ends 4 "the deadline came with 2 sessions open" "$CTL" --socket "$DIR/brief/admi
 wait "${PIDS[brief]}" || fail "the daemon with a deadline: $?"
 unset "PIDS[brief]"
 
-# ---- drain, last: it is for good. A command that the daemon leaves ends in 3, and tells nobody to call the library.
+# ---- drain, last: it is final. A command whose daemon leaves exits with 3, and names no library.
 "$CTL" watch >"$DIR/stdout" 2>"$DIR/stderr" 9>&- & # or the holder waits for it
 WATCH=$!
 wait_for "watch" grep -q "waiting for changes" "$DIR/stderr"

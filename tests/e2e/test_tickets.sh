@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# Sessions that are handed over by ticket, through two daemons: history, tail, STATE at the exact length and the blob come
-# to the last byte; and of thousands that are aborted, cancelled, dropped, left to expire, retracted and forged, in pools
-# that are too small on both sides, no page leaks and no ticket is lost. Some hundred hand-overs; 10,000 with TERN_FULL=1.
+# Sessions handed over by ticket, through two daemons: history, tail, STATE at the exact length and the blob arrive to the
+# last byte. Among thousands that are aborted, cancelled, dropped, left to expire, retracted and forged, in pools that are
+# too small on both sides, no page leaks and no ticket is lost. Some hundred hand-overs; 10,000 with TERN_FULL=1.
 . "$(dirname "$0")/replay_lib.sh"
 
 sessions=10
 [ "${TERN_FULL:-0}" = 1 ] && sessions=220
 
-# tickets ARGS...: what holds with tickets beside what holds always.
+# tickets ARGS...: checks what holds with tickets besides what always holds.
 tickets() {
     replay --tickets "$@"
     is lost_tickets 0
     [ "$(field tickets)" -gt 0 ] || fail "nothing was handed over by ticket"
 }
 
-# Nothing goes wrong: each is fetched once, and nothing moves that the decode side has.
+# Without trouble: each ticket is fetched once, and pages that the decode side has do not move.
 for profile in tiny tiny-state hybrid deepseek-v4; do
     tickets --profile "$profile" --page-bytes 512 --sessions 8 --turns 4
     is tickets 32 tickets_taken 32 handed_again 0 tickets_dropped 0 tickets_expired 0
@@ -26,7 +26,7 @@ tickets --profile hybrid --sessions 6 --turns 4 --corrupt 40
 is corrupt_detected 40
 
 handed=0
-# trouble ARGS...: something goes wrong with half of the hand-overs, and pools are too small.
+# trouble ARGS...: half of the hand-overs meet trouble, and pools are too small.
 trouble() {
     tickets --aborts 0.5 --seed "$seed" --sessions "$sessions" --turns 8 --concurrency 16 --prefill-tokens 512 "$@"
     handed=$((handed + $(field tickets)))

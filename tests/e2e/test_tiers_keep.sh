@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# More tiers never keep less (D6): the beginning of real traces through one daemon with a disk, over device and host
-# tiers of several sizes. Each finds exactly what a cache without limits finds, and what memory held at the end of the
-# daemon is found by the next one. Needs the traces: exit 77 without.
+# More tiers never keep less (D6): the beginning of real traces through one daemon with a disk, with device and host
+# tiers of several sizes. Each finds exactly what a cache without limits finds, and the next daemon finds everything
+# that memory had at the end. Needs the traces: exit 77 without them.
 source "$(dirname "$0")/with_ternd.sh"
 PYTHON=$TERN_SOURCE/.venv/bin/python
 [[ -x $PYTHON ]] || skip "there is no $TERN_SOURCE/.venv (deploy/setup.sh makes it)"

@@ -1,7 +1,7 @@
 /* TLS between daemons: two real ones that find each other, and a bare socket with OpenSSL that
- * plays everyone who must not come in: without a certificate, of another CA, of another name, too
- * old, in the clear, silent, and with bytes that were said before. Each is refused, logged and
- * counted. The certificates are made by deploy/make-certs.sh. */
+ * plays everyone who must be refused: without a certificate, of another CA, of another name, with
+ * an old protocol, in the clear, silent, and with recorded bytes. Each is refused, logged and
+ * counted. deploy/make-certs.sh makes the certificates. */
 #include <netinet/in.h>
 #include <openssl/ssl.h>
 #include <poll.h>
@@ -21,14 +21,14 @@
 
 #define HALF_OPEN       60 /* more than TLS_HANDSHAKES_MAX */
 #define HALF_OPEN_TRIES 5
-#define SLACK_MS        4000 /* of a deadline, on a busy machine */
+#define SLACK_MS        4000 /* over a deadline, on a busy machine */
 #define SAID_BYTES      65536
 
 #define STORM          400
-#define STORM_RATE     16 /* limits.handshakes_per_address, unless it is set */
+#define STORM_RATE     16 /* limits.handshakes_per_address by default */
 #define STORM_PIECE    8
 #define STORM_PIECE_US 20000
-#define STORM_OTHERS   8 /* handshakes with peers meanwhile */
+#define STORM_OTHERS   8 /* handshakes with other peers meanwhile */
 
 static char certs[64];
 static struct daemon rig, other; /* rig: node e2e, the one under test; other: its real peer */
@@ -112,9 +112,9 @@ FIXTURE(stop)
     return 0;
 }
 
-/* ---- what the daemon tells ---- */
+/* ---- reports of the daemon ---- */
 
-/* peer NULL: of those whose name was not known. */
+/* peer NULL: of peers whose name was unknown. */
 static uint64_t refused(const char *peer, const char *reason)
 {
     json_t *answer = admin_ask(admin, "peers", NULL), *n;
@@ -154,15 +154,15 @@ static bool logged(const char *reason)
            rig_log_has(&rig, line, RIG_WAIT_MS);
 }
 
-/* ---- a peer that is none ---- */
+/* ---- a false peer ---- */
 
 struct raw {
     int fd;
     SSL_CTX *ctx;
     SSL *ssl;
-    uint8_t said[SAID_BYTES]; /* all that it sent */
+    uint8_t said[SAID_BYTES]; /* everything it sent */
     size_t nsaid;
-    uint64_t token, incarnation; /* that the daemon gave it */
+    uint64_t token, incarnation; /* assigned by the daemon */
 };
 
 static bool raw_flush(struct raw *r)
@@ -179,7 +179,7 @@ static bool raw_flush(struct raw *r)
     return true;
 }
 
-/* Waits for bytes of the daemon's; false: it closed, or said nothing in time. */
+/* Waits for bytes of the daemon. Returns false if it closed, or sent nothing in time. */
 static bool raw_fill(struct raw *r, uint32_t ms)
 {
     struct pollfd pf = {.fd = r->fd, .events = POLLIN};
@@ -200,7 +200,7 @@ static void raw_begin(struct raw *r)
     SSL_set_connect_state(r->ssl);
 }
 
-/* cert: a path without its ending; NULL: none. */
+/* cert: a path without its suffix; NULL: none. */
 static void raw_open(struct raw *r, const char *cert, int version_max)
 {
     char path[256];
@@ -288,7 +288,7 @@ static const struct rig_answer *raw_read(struct raw *r)
     return &a;
 }
 
-/* With the certificate of the peer "raw" and that name; what the daemon answered. */
+/* Greets with the certificate of the peer "raw" and that name. Returns the daemon's answer. */
 static enum tern_err raw_greets(struct raw *r, const char *node)
 {
     const Tern__Wire__PeerHelloReply *m;
@@ -327,10 +327,10 @@ TEST(tls_two_daemons_find_each_other)
     assert_non_null(json_string_value(json_object_get(tls, "cipher")));
     assert_string_equal(json_string_value(json_object_get(tls, "peer_name")), "other");
     assert_int_equal(strlen(json_string_value(json_object_get(tls, "not_after"))), 20);
-    assert_true(json_is_null(json_at(answer, "peers.1.tls.version"))); /* nobody is there */
+    assert_true(json_is_null(json_at(answer, "peers.1.tls.version"))); /* its peer is down */
     json_decref(answer);
     assert_true(rig_log_has(&other, "event=link_up", RIG_WAIT_MS));
-    assert_true(rig_log_has(&rig, "dir=in", RIG_WAIT_MS)); /* and it dialled too */
+    assert_true(rig_log_has(&rig, "dir=in", RIG_WAIT_MS)); /* and the peer dialled too */
 }
 
 static void comes_in_vain(const char *cert, int version, const char *reason)
@@ -339,7 +339,7 @@ static void comes_in_vain(const char *cert, int version, const char *reason)
     static struct raw r;
 
     raw_open(&r, cert, version);
-    if (raw_handshake(&r)) /* ours is over before the daemon has looked at the certificate */
+    if (raw_handshake(&r)) /* our side ends before the daemon has checked the certificate */
         raw_hello(&r, "raw");
     assert_true(raw_closed(&r));
     raw_close(&r);
@@ -351,7 +351,7 @@ TEST(tls_peers_that_prove_nothing_are_refused)
 {
     static struct raw r;
 
-    raw_up(&r); /* a good one comes in, else the others prove nothing */
+    raw_up(&r); /* a good one is let in, else the others prove nothing */
     raw_close(&r);
     comes_in_vain(NULL, TLS1_3_VERSION, "no_certificate");
     comes_in_vain("evil/raw", TLS1_3_VERSION, "wrong_ca");
@@ -400,7 +400,7 @@ TEST(tls_peer_that_says_nothing_is_given_up)
     assert_true(counted(NULL, "timeout", before) && logged("timeout"));
 }
 
-/* Returns how long a peer took behind as many handshakes that stand still as may be, and more. */
+/* Returns how long a peer took while more stalled handshakes than the maximum were open. */
 static uint64_t up_behind_half_open_ms(void)
 {
     static struct raw half, good;
@@ -424,8 +424,8 @@ static uint64_t up_behind_half_open_ms(void)
     return took_ms;
 }
 
-/* A first record that is good, and then nothing: such handshakes make way, long before their
- * deadline, for a peer that goes on. A machine that stood still for all of it shows nothing. */
+/* Handshakes that stall after a good first record are dropped long before their deadline, for a
+ * peer that continues. A machine that stalled meanwhile proves nothing. */
 TEST(tls_handshakes_that_stand_still_keep_no_peer_out)
 {
     uint32_t tries = 0;
@@ -453,8 +453,8 @@ static uint64_t over_rate(void)
     return n;
 }
 
-/* First records from an address of their own, one connection after the other: at a rate the daemon
- * signs something, and it sends the rest away. A peer of another address comes in meanwhile. */
+/* Good first records from one address, one connection after the other: the daemon signs at a
+ * limited rate, and closes the rest. A peer of another address gets in meanwhile. */
 TEST(tls_handshakes_of_an_address_have_a_rate)
 {
     static struct raw half, good;
@@ -474,9 +474,9 @@ TEST(tls_handshakes_of_an_address_have_a_rate)
         assert_int_equal(bind(fd[i], (const struct sockaddr *)&from, sizeof from), 0);
         assert_int_equal(connect(fd[i], (const struct sockaddr *)&to, sizeof to), 0);
         rig_write(fd[i], half.said, half.nsaid);
-        shutdown(fd[i], SHUT_WR); /* so that a handshake that has begun ends, and makes room */
+        shutdown(fd[i], SHUT_WR); /* ends a handshake that has begun, which frees its place */
         if (i % STORM_PIECE == 0)
-            usleep(STORM_PIECE_US); /* no more than can be in a handshake at a time */
+            usleep(STORM_PIECE_US); /* as many as can be in a handshake at a time */
     }
     raw_up(&good);
     assert_true(rig_log_has(&rig, "event=handshakes_over_rate door=peers", RIG_WAIT_MS));
@@ -489,8 +489,7 @@ TEST(tls_handshakes_of_an_address_have_a_rate)
     raw_close(&half);
 }
 
-/* Fault 27: all that a good peer said, from its first byte on, said again by someone who has only
- * that. */
+/* Fault 27: somebody who has recorded all bytes of a good peer replays them. */
 TEST(tls_recorded_connection_said_again_is_refused)
 {
     static struct raw r;
@@ -512,7 +511,7 @@ TEST(tls_recorded_connection_said_again_is_refused)
     printf("fault=27 runs=%u injected=%u violations=0 applied=0\n", runs, runs);
 }
 
-/* One record twice on a link that is up: someone in between. */
+/* One record is sent twice on a link that is up, by someone in between. */
 TEST(tls_record_said_again_ends_the_link)
 {
     Tern__Wire__Empty m = TERN__WIRE__EMPTY__INIT;
@@ -532,7 +531,7 @@ TEST(tls_record_said_again_ends_the_link)
 
 /* ---- the data port ---- */
 
-/* Is a connection that says that on the data port closed within `ms`? */
+/* Returns true if a connection that sends that on the data port is closed within `ms`. */
 static bool data_closed(uint64_t incarnation, uint64_t token, uint32_t ms)
 {
     uint8_t head[XFER_HEAD_BYTES];
@@ -606,10 +605,10 @@ TEST(tls_reload_keeps_links_and_bad_files_change_nothing)
     shell("echo nonsense > %s/live.pem", certs);
     kill(rig.pid, SIGHUP);
     assert_true(rig_log_has(&rig, "event=reload_failed", RIG_WAIT_MS));
-    assert_null(admin_ask(admin, "reload", NULL)); /* and the operator hears why */
+    assert_null(admin_ask(admin, "reload", NULL)); /* and the operator gets the reason */
     assert_non_null(strstr(tern_error_text(admin), "live.pem"));
     assert_true(server_is_of("ca.pem"));
-    live("evil"); /* of another CA: good enough for us, as it has our name */
+    live("evil"); /* of another CA: it still has our name */
     kill(rig.pid, SIGHUP);
     assert_true(rig_log_has(&rig, "event=reloaded", RIG_WAIT_MS));
     assert_false(server_is_of("ca.pem"));
@@ -627,7 +626,7 @@ TEST(tls_reload_keeps_links_and_bad_files_change_nothing)
     assert_true(admin_peer_up(admin, "other"));
 }
 
-/* What operators are told of why "other", the first of the peers, is not up. */
+/* Checks the reported reason why "other", the first of the peers, is down. */
 static void assert_last_error(const char *begins)
 {
     json_t *answer = admin_ask(admin, "peers", NULL),
@@ -640,8 +639,8 @@ static void assert_last_error(const char *begins)
     json_decref(answer);
 }
 
-/* The peer comes back with a certificate of another CA: it is at the right address, and has the
- * right name. */
+/* The peer comes back with a certificate of another CA, at the right address and with the right
+ * name. */
 TEST(tls_real_peer_of_another_ca_is_refused_both_ways)
 {
     uint16_t port = other.control_port;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `ternctl top` in a terminal: figures of a running workload, another size, a daemon that goes and comes back, and a
-# terminal that is as before when it has ended. And without a terminal: --once, --json, and what is said otherwise.
+# `ternctl top` in a terminal: figures of a running workload, a resize, a daemon that ends and starts again;
+# afterwards the terminal is unchanged. Without a terminal: --once, --json, and the error otherwise.
 source "$(dirname "$0")/with_ternd.sh"
 [[ -x $TERN_BIN/tern-replay ]] || skip "tern-replay is not in this build"
 needs python3 "to check the JSON"
@@ -14,7 +14,7 @@ gone() { ! shows "$1"; }
 keys() { "${MUX[@]}" send-keys -t top "$@"; }
 # The widest line of the screen.
 widest() { screen | awk '{ if (length($0) > n) n = length($0) } END { print n + 0 }'; }
-# within COLUMNS ROWS: all of it is on such a screen, and something is
+# within COLUMNS ROWS: the screen shows something, and all of it fits
 within() {
     local lines
     lines=$(screen | grep -c .)
@@ -28,7 +28,7 @@ daemon() { # NODE PORT PEER PEER-PORT
 }
 daemon prefill "${PORTS[0]}" decode "${PORTS[1]}"
 daemon decode "${PORTS[1]}" prefill "${PORTS[0]}"
-# Until it is ended: there is something to see at any time.
+# Runs until it is killed: there is always something to show.
 "$TERN_BIN/tern-replay" --prefill "$DIR/prefill/default.sock" --decode "$DIR/decode/default.sock" --profile tiny --page-bytes 512 \
     --sessions 20000 --turns 6 --concurrency 4 --pool-pages 2000 --seed 1 --json >"$DIR/json" 2>"$DIR/err" &
 PIDS[replay]=$!
@@ -46,7 +46,7 @@ json "$J" "j['interval_s'] >= 0.1 and [r['tenant'] for r in j['rates']] == ['def
 json "$J" "all(g['live'] + g['evictable'] + g['free'] == g['total'] > 0 for g in j['groups']) and len(j['groups']) == 1"
 json "$J" "all(r[k] >= 0 for r in j['rates'] for k in ('prompt_tokens_per_s', 'matched_tokens_per_s', 'fetched_tokens_per_s',
  'published_tokens_per_s')) and 0 < j['rates'][0]['hit_rate_since_start'] <= 1"
-rates() { # both counters moved between the two looks
+rates() { # both counters moved between the two samples
     json_of=$("$CTL" --socket "$ADMIN" top --every 100 --json)
     python3 -c 'import json, sys; r = json.loads(sys.argv[1])["rates"][0]
 sys.exit(not (r["prompt_tokens_per_s"] > 0 and r["fetched_tokens_per_s"] > 0 and 0 < r["hit_rate"] <= 1))' "$json_of"
@@ -78,7 +78,7 @@ for size in "100 40" "60 12" "50 8" "80 24"; do
     screen | grep .
 done
 
-# ---- the daemon goes, and another one comes back
+# ---- the daemon goes down, and another one comes up
 kill -9 "${PIDS[replay]}" "${PIDS[decode]}"
 wait "${PIDS[replay]}" "${PIDS[decode]}" 2>/dev/null || true
 unset "PIDS[replay]" "PIDS[decode]"
@@ -101,7 +101,7 @@ for key in q C-c; do
     cmp -s <(sed 's/rows [0-9]*; columns [0-9]*//' "$DIR/before") <(sed 's/rows [0-9]*; columns [0-9]*//' "$DIR/after") ||
         fail "the terminal's settings after $key: $(diff "$DIR/before" "$DIR/after")"
     [[ $key == q ]] || break
-    # One look, and then none for a minute: another size is another drawing of it.
+    # One sample, and then none for a minute: a resize draws it again.
     "${MUX[@]}" resize-window -t top -x 50 -y 20
     keys "clear; echo here; NO_COLOR=1 '$CTL' --socket '$ADMIN' top --every 60000; echo status \$?" Enter
     wait_for "top once more" shows "^decode  serving"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `ternctl tree` while the tree changes: the list comes in pages, and yet each row's parent is in the picture, of the right
-# generation and at a lesser depth, and so is who hangs from whom in the drawing.
+# `ternctl tree` while the tree changes: the list comes in pages, and yet each row's parent is in
+# the result, of the right generation and at a smaller depth; so are the edges of the drawing.
 source "$(dirname "$0")/with_ternd.sh"
 [[ -x $TERN_BIN/tern-replay ]] || skip "tern-replay is not in this build"
 needs python3 "to check the JSON"
@@ -10,7 +10,7 @@ ternd_run prefill --page_bytes_min 512 --tenant "name=default,socket=$DIR/prefil
     --listen "127.0.0.1:$PREFILL_PORT" --insecure_peers --peer "name=decode,address=127.0.0.1:$DECODE_PORT,tenants=default"
 ternd_run decode --page_bytes_min 512 --tenant "name=default,socket=$DIR/decode/default.sock,memory=16M" \
     --listen "127.0.0.1:$DECODE_PORT" --insecure_peers --peer "name=prefill,address=127.0.0.1:$PREFILL_PORT,tenants=default"
-# More sessions than the pool has room for, until this script ends: nodes come and go, and their slots are used again.
+# More sessions than the pool has room for, until this script ends: nodes come and go, and their slots are reused.
 "$TERN_BIN/tern-replay" --prefill "$DIR/prefill/default.sock" --decode "$DIR/decode/default.sock" --profile tiny --page-bytes 512 \
     --sessions 20000 --turns 6 --concurrency 8 --pool-pages 2500 --seed 1 --json >"$DIR/json" 2>"$DIR/err" &
 PIDS[replay]=$!
@@ -39,7 +39,7 @@ def look():
         assert parent["slot"] == n["parent"] and parent["depth"] < n["depth"], (n, parent)
     return len(rows), tree["left_out"], frozenset(rows)
 
-# Where nothing changed there was nothing to keep together.
+# Only samples that differ count: an unchanged tree tests nothing.
 seen, changed, left_out, before = 0, 0, 0, None
 while changed < looks:
     n, left, ids = look()

@@ -1,6 +1,6 @@
 /* Clients that race on a session, through ternd and libtern: the scenarios M-f to M-i, and a turn
- * that nobody ends (M5, M7, M12). The clients are connections of one engine: threads where they
- * wait, and a process where one is killed. */
+ * that nobody ends (M5, M7, M12). The clients are connections of one engine: threads if they wait,
+ * a process if one is killed. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -22,7 +22,7 @@
 #define SESSIONS   CLIENTS /* M-g */
 #define TURNS      3
 #define BRIEF_MS   200
-#define EXPIRES_MS 1000 /* deadlines.turn_ms, where a test waits for it */
+#define EXPIRES_MS 1000 /* deadlines.turn_ms, for tests that wait for it */
 
 static struct daemon rig;
 static struct tern *client[CLIENTS]; /* ranks of one engine, each its own connection */
@@ -31,7 +31,7 @@ static struct tern *t; /* the first of them */
 static struct tern *admin;
 static struct rig_answer answer;
 static uint64_t pool;
-static tern_session own; /* of a session that is open */
+static tern_session own; /* of an open session */
 
 static const uint32_t tokens[4 * L];
 static const struct tern_tokens list = {.v = tokens, .n = 2 * L};
@@ -58,7 +58,7 @@ static tern_session opened(void)
     return s;
 }
 
-/* The engine and its session. An engine of that name that was there before has to be gone. */
+/* Starts the engine and its session, once an earlier engine of that name is gone. */
 static void start_engine(void)
 {
     struct tern_group kv = {.name = "kv", .page_tokens = L, .page_bytes = RIG_PAGE};
@@ -115,7 +115,7 @@ FIXTURE(stop)
 
 TEST_EACH(start, stop);
 
-/* A client without libtern, which may say what libtern never would. */
+/* A client without libtern, for messages that libtern never sends. */
 static int raw_client(void)
 {
     Tern__Wire__EngineJoin m = TERN__WIRE__ENGINE_JOIN__INIT;
@@ -130,7 +130,7 @@ static int raw_client(void)
     return fd;
 }
 
-/* A Match of that session whose body is none. */
+/* Sends a Match of that session with an invalid body. */
 static void assert_garbage(int fd, uint64_t id, tern_session s, enum tern_err err)
 {
     static const uint8_t body[] = {0x0a, 0x7f, 0x01};
@@ -204,7 +204,7 @@ TEST(m_f_three_contenders_are_busy_until_the_turn_ends)
     assert_int_equal(turns("turns.turns_begun"), 1 + CONTENDERS);
 }
 
-/* BUSY or MALFORMED: which of the two says whether the body was looked at. */
+/* BUSY or MALFORMED: the error shows whether the body was decoded. */
 TEST(m_f_contenders_are_busy_before_their_bodies_are_decoded)
 {
     tern_session turn, free_one = opened();
@@ -321,7 +321,7 @@ TEST(m_h_a_close_in_mid_turn_waits_and_later_use_is_gone)
     assert_int_equal(retiring(), 0);
 }
 
-/* Nobody said what the turn had in flight. */
+/* Nobody reported what the turn had in flight. */
 TEST_WITH(m_h_a_turn_that_expires_leaves_the_session_open, start_short, stop)
 {
     tern_session turn;
@@ -379,7 +379,7 @@ TEST(m_i_the_slot_after_a_cancel)
     assert_next_succeeds(t, own);
 }
 
-/* The connection goes, the process stays. */
+/* The connection is closed, the process stays. */
 TEST(m_i_the_slot_after_a_disconnect)
 {
     struct tern *gone = client[1];
@@ -395,8 +395,8 @@ TEST(m_i_the_slot_after_a_disconnect)
     assert_err(TERN_DAEMON_LOST, tern_ping(gone, 0));
 }
 
-/* The engine dies with its process, and its sessions with it: the next turn is one of the engine
- * that comes after it. */
+/* The engine dies with its process and takes its sessions along: the next turn belongs to a later
+ * engine. */
 TEST(m_i_the_slot_after_a_client_was_killed)
 {
     struct tern_result r;
@@ -428,7 +428,7 @@ TEST(m_i_the_slot_after_a_client_was_killed)
     assert_next_succeeds(t, own);
 }
 
-/* ---- nobody ends it ---- */
+/* ---- a turn that nobody ends ---- */
 
 TEST_WITH(a_turn_ends_at_its_deadline_and_a_late_request_releases_nothing, start_short, stop)
 {
@@ -444,7 +444,7 @@ TEST_WITH(a_turn_ends_at_its_deadline_and_a_late_request_releases_nothing, start
     assert_err(TERN_GONE, tern_abort(late, turn, TERN_STEP_NONE, 0, &r));
     assert_err(TERN_GONE, tern_session_close(late, turn, TERN_STEP_NONE, 0, &r));
     assert_err(TERN_GONE, tern_turn_end(late, turn, TERN_STEP_NONE, 0));
-    assert_ok(t, tern_extend(t, own, NULL, 0, 0, 0, &r)); /* what the session has */
+    assert_ok(t, tern_extend(t, own, NULL, 0, 0, 0, &r)); /* the session's lengths */
     assert_int_equal(r.lengths.allocated, 2 * L);
     assert_int_equal(r.lengths.written, 2 * L);
     assert_next_succeeds(t, own);

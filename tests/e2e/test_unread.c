@@ -1,7 +1,7 @@
-/* Answers that nobody reads, many times what the buffers hold: eight connections of tenant t0 ask
- * and never read. Those of tenant t1 are answered meanwhile, and what becomes of t0's is told with
- * its reason. And one that asks much at once: who asks after it is answered before it has all of
- * its answers. */
+/* Unread answers, many times the size of the buffers: eight connections of tenant t0 send requests
+ * and never read. Those of tenant t1 are served meanwhile, and the end of t0's is reported with its
+ * reason. And one connection that asks much at once: a later asker is answered before that
+ * connection has all its answers. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 #define ROUNDS    4000
 #define ASK_EVERY 20 /* rounds from one request of t1's to the next */
 #define BACKLOG   100
-#define TRIES     100 /* in some of them this process may be too late to see it */
+#define TRIES     100 /* this process may be too late to see it in some */
 
 static struct daemon rig;
 static char other[SPAWN_PATH_BYTES]; /* t1's socket */
@@ -66,9 +66,9 @@ TEST(unread_answers_of_one_tenant_cost_another_nothing)
     assert_int_equal(rig_stop(&rig), 0);
 }
 
-/* Sends the backlog on `busy` and then a Ping on `after`, while the daemon stands still. Returns
- * the bytes of the backlog's answers that are there when the Ping is answered, and *ret_all of
- * them. */
+/* Sends the backlog on `busy` and then a Ping on `after`, while the daemon is stopped. Returns
+ * the bytes of the backlog's answers that have arrived when the Ping is answered, and *ret_all
+ * of them. */
 static uint64_t answered_before(int busy, int after, uint64_t id, uint64_t *ret_all)
 {
     static uint8_t frames[BACKLOG * RIG_STATS_BYTES];

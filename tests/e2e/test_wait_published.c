@@ -1,6 +1,6 @@
-/* E10 through a real daemon: who waits for a step is told when the rank has published it, and the
- * daemon hears the bell that the rank rings then. Rank and scheduler are connections of this
- * process. (That the last of several ranks decides, test_steps of the core shows.) */
+/* E10 through a real daemon: a waiter for a step gets its answer when the rank has published the
+ * step, and the daemon reads the bell that the rank rings then. Rank and scheduler are connections
+ * of this process. (test_steps of the core shows that the last of several ranks decides.) */
 #include <fcntl.h>
 #include <linux/sockios.h>
 #include <stdio.h>
@@ -36,8 +36,8 @@ static void engine_up(void)
     assert_ok(rank, tern_pool_map(rank, pool, RIG_WAIT_MS, &map));
 }
 
-/* The client's end of the rank's bell: the one socket of this process that nobody listens on by
- * name and that does not wait. */
+/* Returns the client's end of the rank's bell: the one socket of this process that has no name and
+ * does not block. */
 static int bell(void)
 {
     int found = -1;
@@ -95,7 +95,7 @@ TEST(wait_published_is_told_when_the_rank_has_published)
     assert_err(TERN_TIMED_OUT, tern_wait_published(scheduler, 1000, 10)); /* it may be repeated */
 }
 
-/* Does the bell's socket hold something that the daemon has not read? */
+/* Returns true if the bell's socket has something that the daemon has not read. */
 static bool unheard(int fd)
 {
     int left = -1;
@@ -104,8 +104,8 @@ static bool unheard(int fd)
     return left > 0;
 }
 
-/* Rung without a reason it does no harm, and it is heard each time: by one byte, or by the eight of
- * a library that takes the bell for an eventfd. */
+/* A ring without a reason does no harm, and the daemon reads each: one byte, or the eight of a
+ * library that takes the bell for an eventfd. */
 TEST(bell_is_heard_by_the_daemon)
 {
     const uint64_t one = 1;
@@ -121,7 +121,7 @@ TEST(bell_is_heard_by_the_daemon)
     assert_ok(scheduler, tern_ping(scheduler, RIG_WAIT_MS));
 }
 
-/* The daemon's descriptors, once nothing comes or goes any more. */
+/* Counts the daemon's descriptors once the number is stable. */
 static uint32_t settled_fds(void)
 {
     uint32_t n = rig_fds(&d);
@@ -135,8 +135,8 @@ static uint32_t settled_fds(void)
     return n;
 }
 
-/* A later mapping of a connection that has a bell brings none. A client that has ended its bell
- * hurts nobody. */
+/* A connection that has a bell gets no second one with a later mapping. A client that has closed
+ * its bell harms nobody. */
 TEST(bell_comes_once_a_connection)
 {
     struct tern_pool *second;
@@ -146,11 +146,11 @@ TEST(bell_comes_once_a_connection)
     engine_up();
     before = settled_fds();
     assert_ok(rank, tern_pool_map(rank, pool, RIG_WAIT_MS, &second));
-    wait_until(rig_fds(&d) == before); /* what it had only to hand over is closed */
+    wait_until(rig_fds(&d) == before); /* the copies that it only sent are closed */
     tern_pool_unmap(&second);
     assert_int_equal(shutdown(bell(), SHUT_RDWR), 0);
     wait_until(rig_fds(&d) == before - 1);
-    assert_ok(rank, tern_ping(rank, RIG_WAIT_MS)); /* the connection goes on without */
+    assert_ok(rank, tern_ping(rank, RIG_WAIT_MS)); /* the connection works without */
     assert_ok(rank, tern_done_step(map, 1));
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fault 31: the wall clock of two daemons jumps by an hour, forward or back, whenever it is read, while sessions run, are
-# fetched and end. Deadlines, leases and everything else go on as they would. See interpose_clock.c.
+# Fault 31: the wall clock of two daemons jumps by an hour, forward or back, at each read, while sessions run, are
+# fetched and end. Deadlines, leases and everything else work as usual. See interpose_clock.c.
 source "$(dirname "$0")/with_ternd.sh"
 [[ -z $SANITIZE ]] || skip "a sanitizer has to be the first library"
 "$CC" -std=gnu17 -O1 -shared -fPIC -o "$DIR/interpose.so" "$HERE/interpose_clock.c" -ldl

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# ternctl watch against a real daemon: begin, changes, a number to go on from, what was lost, the end.
+# ternctl watch against a real daemon: beginning, changes, resuming from a number, losses, end.
 source "$(dirname "$0")/with_ternd.sh"
 
 needs python3 "to check the JSON"
 ternd_start "limits:
   events: 32" 16M 1
 
-put() { # CHUNKS SEED: commits so many chunks of 64 tokens
+put() { # CHUNKS SEED: commits that many chunks of 64 tokens
     "$TERN_BUILD/tests/holder" put "$SOCKET" "$@" || fail "put"
 }
 
-# lines FILE EXPRESSION: the file is one JSON object a line, `v` all of them, and the expression holds
+# lines FILE EXPRESSION: one JSON object a line; the expression holds for `v`, the list of them
 lines() {
     python3 -c '
 import json, sys
@@ -19,12 +19,12 @@ assert eval(sys.argv[2]), (sys.argv[2], v)
 ' "$1" "$2" || fail "$1: $2"
 }
 
-# ---- as it happens
+# ---- live
 timeout 120 "$CTL" watch --json --changes 6 >"$DIR/live" &
 WATCH=$!
 wait_for "watch" test -s "$DIR/live"
 put 3 1
-gone() { # nodes whose checksums are being computed cannot go yet
+gone() { # nodes whose checksums are being computed cannot be evicted yet
     "$CTL" evict >/dev/null
     [[ $(wc -l <"$DIR/live") -ge 7 ]]
 }
@@ -51,7 +51,7 @@ assert set(tree) == {e["chain"] for e in events}, (events, tree)
 assert all(tree[e["chain"]]["namespace"] == e["namespace"] for e in events)
 ' "$DIR/again" "$DIR/tree" || fail "watch and tree name prefixes differently"
 
-# ---- more than is kept
+# ---- more changes than are kept
 for i in 3 4 5; do put 16 $i; done
 timeout 120 "$CTL" watch --from 1 --changes 32 --json >"$DIR/late" || fail "watch --from 1"
 lines "$DIR/late" "v[1] == {'event': 'lost', 'changes': 24} and v[2]['number'] - $BASE == 25 and v[-1]['number'] - $BASE == 56"
@@ -64,7 +64,7 @@ S=$("$CTL" status --json)
 json "$S" "[j['events'][k] for k in ('next', 'first', 'lost')] == [$BASE + 57, $BASE + 25, 48]"
 json "$S" "j['events']['told'] >= 41 and j['events']['subscriptions'] <= 1"
 
-# ---- wrong and over
+# ---- errors and the end
 ends 1 "no change of this life of the daemon has that number" "$CTL" watch --from 1000
 ends 1 "no change of this life" "$CTL" watch --from $((BASE + 58))
 ends 2 "" "$CTL" watch --from x

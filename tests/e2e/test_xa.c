@@ -1,15 +1,14 @@
-/* X-a: transfers that are aborted at random points while their pages are on the way, in pools so
- * small that what is given back is written again at once (fault 6). Two real daemons. The source's
- * engine, a process of its own, commits prefixes, aborts sessions, closes its pool, and drives what
- * is old out; its daemon is drained or killed now and then. The destination fetches, cancels,
- * aborts, closes, and between two fetches writes sessions of its own into the pages that have just
- * become free. Each page that an engine writes bears a tag {who, what} in all of its bytes: a page
- * of a session or of a prefix that has other bytes was written by somebody else.
+/* X-a: transfers are aborted at random points while their pages are on the way, in pools so small
+ * that freed pages are written again at once (fault 6). Two real daemons. The source's engine, a
+ * process of its own, commits prefixes, aborts sessions, closes its pool, and evicts old prefixes;
+ * its daemon is drained or killed now and then. The destination fetches, cancels, aborts, closes,
+ * and between two fetches writes sessions of its own into the pages just freed. All bytes of a page
+ * that an engine writes are a tag {who, what}: a page of a session or of a prefix with other bytes
+ * was written by somebody else.
  *
- * It runs over TCP, and over whatever TERN_PEER_TRANSPORT says. Over RDMA it fails unless writes
- * were in flight when their transfer ended. TERN_XA_S: how long,
- * in seconds; TERN_XA_SEED: to repeat what was chosen (what the daemons do meanwhile is their own).
- */
+ * It runs over TCP, or over TERN_PEER_TRANSPORT. Over RDMA it fails unless writes were in flight
+ * when their transfer ended. TERN_XA_S: duration in seconds; TERN_XA_SEED: repeats the choices (the
+ * daemons' timing is not repeated). */
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
@@ -41,31 +40,31 @@
 #define FETCHES      3
 #define WRITERS      3
 #define MARK_STRIDE  4096 /* one word of a tag every so many bytes */
-#define RECENT       3    /* prefixes that the source has probably got still */
+#define RECENT       3    /* prefixes that the source probably still has */
 #define CALL_MS      30000
 #define TRANSFER_MS  5000
 #define SETTLE_MS    (TRANSFER_MS + 10000)
 #define OPEN_TRIES   2000
 #define RUN_S        8
 #define RUN_FULL_S   60
-#define RUN_MORE_S   120 /* at most, in which what a run has to show may still come */
+#define RUN_MORE_S   120 /* at most, if a run has not shown everything yet */
 #define FAULT_RUNS   100 /* fetches from one fault of the source to the next */
 #define MS           UINT64_C(1000000)
 
 enum who { WHO_PREFIX = 1, WHO_SOURCE, WHO_DEST };
 
-/* What the source's engine and the test tell each other. */
+/* Exchanged between the source's engine and the test. */
 struct shared {
-    _Atomic uint64_t recent[RECENT]; /* numbers of prefixes to be fetched; 0: make another */
+    _Atomic uint64_t recent[RECENT]; /* numbers of prefixes to fetch; 0: commit another one */
     _Atomic uint64_t committed, aborted, exhausted, wrong_bytes;
     _Atomic bool close_pool, stop;
 };
 
-/* An engine, and the tokens of the session that begins. */
+/* An engine, and the tokens of its next session. */
 struct side {
     struct daemon *daemon;
     struct engine e;
-    uint32_t tries; /* to open it, in a row */
+    uint32_t tries; /* to open the engine, in a row */
     uint32_t tokens[TOKENS_MAX];
 };
 
@@ -75,18 +74,18 @@ enum fetch_state { FETCH_NONE = 0, FETCH_UNDER_WAY, FETCH_ANSWERED };
 
 struct fetch {
     enum fetch_state state;
-    enum act act; /* what becomes of it at due_ns */
-    bool acted;   /* it did, before the answer */
+    enum act act; /* happens to it at due_ns */
+    bool acted;   /* it happened before the answer */
     bool closed;  /* the session is gone */
     enum tern_err err;
-    uint32_t pages;  /* that its session had at the answer */
+    uint32_t pages;  /* of its session at the answer */
     uint64_t number; /* of the prefix */
     uint64_t due_ns, begun_ns;
     struct engine_session session;
 };
 
-/* A session of the destination's own. It is opened beforehand, so that pages which come free by an
- * abort are its own, and marked, one call later. */
+/* A session of the destination's own. It is opened beforehand, so that one call after an abort it
+ * gets the freed pages and marks them. */
 enum writer_state { WRITER_CLOSED = 0, WRITER_OPEN, WRITER_HOLDS };
 
 struct writer {
@@ -108,10 +107,10 @@ struct xa {
     struct writer writer[WRITERS];
     struct prng prng;
     uint64_t writes;
-    uint32_t fetch_us; /* of the quicker ones of those that ended by themselves */
+    uint32_t fetch_us; /* a low value of the time of undisturbed fetches */
     uint64_t runs, injected, by_act[ACTS], by_err[TERN_ERR_COUNT];
     bool down;        /* no link to the source */
-    uint64_t down_ns; /* when its daemon was last taken away */
+    uint64_t down_ns; /* when its daemon was last stopped */
     uint64_t hits, whole, faults, written_over, wrong_bytes, quarantine_seen;
 };
 
@@ -143,7 +142,7 @@ static uint64_t wrong_in(const struct engine_session *s, uint32_t pages, size_t 
     return wrong;
 }
 
-/* A tag that takes no time: a word here and there. */
+/* Marks pages quickly: a word here and there. */
 static void mark(const struct writer *w)
 {
     for (uint32_t i = 0; i < w->pages; i++)
@@ -162,9 +161,8 @@ static uint64_t marks_gone(const struct writer *w)
     return gone;
 }
 
-/* ---- an engine's calls: DAEMON_LOST is its daemon's death, anything else the caller's to judge
- * ----
- */
+/* ---- an engine's calls: DAEMON_LOST is its daemon's death, the caller judges anything else
+ * ---- */
 
 static enum tern_err side_open(struct side *s, const char *name)
 {
@@ -180,7 +178,7 @@ static enum tern_err op(struct engine_session *s, enum engine_op_kind kind)
     return engine_do(s, (struct engine_op){.kind = kind});
 }
 
-/* A session of that prefix's tokens; what is found of it is in its table. */
+/* Begins a session of that prefix's tokens; its table has the pages found. */
 static enum tern_err begin(struct side *s, enum who who, uint64_t number,
                            struct engine_session *ret)
 {
@@ -190,7 +188,7 @@ static enum tern_err begin(struct side *s, enum who who, uint64_t number,
 
 /* ---- the source's engine, a process ---- */
 
-/* That prefix is not to be fetched any more; 0: none is. */
+/* That prefix must not be fetched any more; 0: none. */
 static void forget_recent(struct shared *sh, uint64_t number)
 {
     for (uint32_t i = 0; i < RECENT; i++) {
@@ -201,7 +199,7 @@ static void forget_recent(struct shared *sh, uint64_t number)
     }
 }
 
-/* Where one is missing, else in the place of the oldest. */
+/* In a free place, else in the oldest one's. */
 static void put_recent(struct shared *sh, uint64_t number)
 {
     uint32_t at = 0;
@@ -226,7 +224,7 @@ static bool is_short(enum tern_err err)
     return err == TERN_POOL_EXHAUSTED || err == TERN_BUSY;
 }
 
-/* One prefix, or a session that comes to nothing. */
+/* Commits one prefix, or aborts the session before the commit. */
 static enum tern_err source_turn(struct side *e, struct shared *sh, struct prng *prng,
                                  uint64_t number)
 {
@@ -265,14 +263,14 @@ static enum tern_err source_turn(struct side *e, struct shared *sh, struct prng 
     return err;
 }
 
-/* The engine begins anew, with a daemon that was killed, or with its own pool closed. */
+/* Begins the engine anew, after its daemon was killed or its own pool closed. */
 static void source_leave(struct side *e, struct shared *sh)
 {
     forget_recent(sh, 0);
     engine_close(&e->e);
 }
 
-/* False: it cannot go on. */
+/* Returns false if it cannot continue. */
 static bool source_goes_on(struct side *e, struct shared *sh, enum tern_err err)
 {
     if (err == TERN_OK)
@@ -301,13 +299,13 @@ static int source_main(struct daemon *daemon, struct shared *sh, uint64_t seed)
 
     prng_init(&prng, seed);
     e.daemon = daemon;
-    /* At the end it has a pool, also where that was lost in the last moment: its pages are counted.
-     */
+    /* At the end the engine has a pool, even if it lost its pool in the last moment: its pages are
+     * counted. */
     for (uint64_t number = 1; !atomic_load(&sh->stop) || !e.e.map; number++) {
         if (!e.e.map) {
             err = side_open(&e, "source-engine");
         } else if (atomic_exchange(&sh->close_pool, false)) {
-            /* It goes with all that is read from it; its memory is zeroed, and written anew. */
+            /* The pool closes with its transfers; its memory is zeroed, and written anew. */
             err = tern_pool_close(e.e.tern, e.e.pool, CALL_MS);
             source_leave(&e, sh);
         } else {
@@ -327,7 +325,7 @@ static void start_source_engine(struct xa *x)
 
     x->engine = proc_fork();
     assert_true(x->engine >= 0);
-    if (x->engine == 0) /* cmocka's handler would go on with the tests */
+    if (x->engine == 0) /* cmocka's handler would continue with the tests */
         signal(SIGSEGV, SIG_DFL);
     if (x->engine == 0)
         _exit(source_main(&x->source, x->shared, seed));
@@ -341,7 +339,7 @@ static void must(struct xa *x, const char *what, enum tern_err err)
         fail_msg("%s: %s: %s", what, tern_strerror(err), engine_why(&x->e.e));
 }
 
-/* What the tree has of that prefix: every byte. Returns its pages. */
+/* Checks every byte that the tree has of that prefix. Returns its pages. */
 static uint32_t check_tree(struct xa *x, enum who who, uint64_t number)
 {
     struct engine_session s;
@@ -354,13 +352,13 @@ static uint32_t check_tree(struct xa *x, enum who who, uint64_t number)
     return pages;
 }
 
-/* A moment in [0, us], in nanoseconds. */
+/* A random moment in [0, us], in nanoseconds. */
 static uint64_t within_us(struct xa *x, uint32_t us)
 {
     return (uint64_t)prng_below(&x->prng, us + 1) * 1000;
 }
 
-/* ---- the destination: what is written into the pages that came free ---- */
+/* ---- the destination: writes into the freed pages ---- */
 
 static void writer_open(struct xa *x, struct writer *w)
 {
@@ -369,7 +367,7 @@ static void writer_open(struct xa *x, struct writer *w)
     w->state = WRITER_OPEN;
 }
 
-/* As many pages as there are; none is fine. */
+/* Takes as many pages as are free; none is fine. */
 static void writer_take(struct xa *x, struct writer *w)
 {
     enum tern_err err = TERN_POOL_EXHAUSTED;
@@ -386,7 +384,7 @@ static void writer_take(struct xa *x, struct writer *w)
     w->state = WRITER_HOLDS;
 }
 
-/* Half of them are committed, and found again in the tree. */
+/* Commits half of them, and finds them again in the tree. */
 static void writer_end(struct xa *x, struct writer *w)
 {
     if (w->state == WRITER_OPEN)
@@ -435,7 +433,7 @@ static void begin_fetch(struct xa *x, struct fetch *f)
     x->runs++;
 }
 
-/* The abort that was planned, in whatever state the fetch is by now. */
+/* Runs the planned abort, in whatever state the fetch is by now. */
 static void act(struct xa *x, struct fetch *f)
 {
     enum act what = f->act;
@@ -464,7 +462,7 @@ static void note_time(struct xa *x, uint32_t us)
         x->fetch_us = us;
 }
 
-/* Only noted: what takes time comes when nothing is under way. */
+/* Only notes the answer: slow checks follow when nothing is under way. */
 static void fetched(struct xa *x, const struct tern_answer *a)
 {
     struct fetch *f = &x->fetch[a->cookie];
@@ -486,7 +484,7 @@ static void fetched(struct xa *x, const struct tern_answer *a)
         note_time(x, (uint32_t)((clock_ns() - f->begun_ns) / 1000));
 }
 
-/* Whatever came of it: each byte that can be found is right, and what its session has is there. */
+/* Whatever the result: each byte found is right, and the session's pages are complete. */
 static void end_fetch(struct xa *x, struct fetch *f)
 {
     uint32_t pages = check_tree(x, WHO_PREFIX, f->number);
@@ -563,7 +561,7 @@ static uint64_t until_next(const struct xa *x)
     return wait;
 }
 
-/* Fetches side by side, and what was planned for each; then all that takes time. */
+/* Runs fetches side by side with their planned aborts; then the slow checks. */
 static void step(struct xa *x)
 {
     for (uint32_t i = 0; i < FETCHES && !x->down; i++)
@@ -605,13 +603,13 @@ static bool by_verbs(void)
     return transport && strcmp(transport, "verbs") == 0;
 }
 
-/* Over RDMA a run in which nothing was in flight at an abort has shown nothing. */
+/* Over RDMA a run without writes in flight at an abort has shown nothing. */
 static uint64_t late(struct xa *x)
 {
     return rig_figure(x->admin, "status", "data.verbs.late_writes");
 }
 
-/* The time is over, and something was shown in it: how fast the machine is does not decide that. */
+/* The time is over and something was shown: the machine's speed does not decide that. */
 static bool is_over(struct xa *x, uint64_t end)
 {
     uint64_t now = clock_ns();
@@ -634,7 +632,7 @@ static void play(struct xa *x, uint64_t run_ns)
     }
 }
 
-/* ---- set-up, and what is said at the end ---- */
+/* ---- set-up and report ---- */
 
 static void start_daemons(struct xa *x)
 {

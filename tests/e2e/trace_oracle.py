@@ -1,14 +1,16 @@
-"""What a prefix cache with unlimited pools and alignment L finds in a trace, one request at a time in file order.
+"""Computes what a prefix cache with unlimited pools and alignment L finds in a trace, one request at a time in
+file order.
 
 Usage: trace_oracle.py TRACE L [LIMIT]. Prints "matched_tokens prompt_pages prompt_tokens". It shares nothing with
-tern-replay: pages are compared by the block ids that make them up, in an exact tree, and no token is ever made.
+tern-replay: it compares pages by their block ids, in an exact tree, and never makes a token.
 """
 import json
 import sys
 
 
 def page_key(ids, block, start, length, request):
-    """The pieces of blocks that the tokens [start, start + length) are; tokens behind the last block are the request's own."""
+    """Returns the pieces of blocks that make up the tokens [start, start + length); later tokens
+    are the request's own."""
     key = []
     at, end = start, start + length
     while at < end:

@@ -1,19 +1,19 @@
-# Sourced by the scripts of this folder: real daemons, ended with the script, in $DIR, which is removed then.
-#   ternd_start EXTRA-YAML MEMORY REGIONS    sets SOCKET (of tenant t0), ADMIN; drain_ms is DRAIN_MS (1000), LD_PRELOAD
-#                                            of the daemon alone TERND_PRELOAD
+# Sourced by the scripts of this folder: starts real daemons in $DIR; when the script ends, they are ended and $DIR is removed.
+#   ternd_start EXTRA-YAML MEMORY REGIONS    sets SOCKET (of tenant t0), ADMIN; drain_ms is DRAIN_MS (1000);
+#                                            TERND_PRELOAD is LD_PRELOAD of the daemon alone
 #   ternd_stop                               ends it again
-#   ternd_run NODE FLAG...                   one more, ready when this returns: its files are in $DIR/NODE, its id in
-#                                            PIDS[NODE]
-#   ternd_preload LIBRARY                    prints what LD_PRELOAD has to be for ternd
+#   ternd_run NODE FLAG...                   starts one more and waits until it is ready: its files are in $DIR/NODE,
+#                                            its process id in PIDS[NODE]
+#   ternd_preload LIBRARY                    prints the LD_PRELOAD that ternd needs
 #   ready PID LOG                            waits until that daemon serves
-#   wait_for WHAT COMMAND...                 until the command succeeds, 120 s at the least
-#   ends STATUS PATTERN COMMAND...           it ends so, and its output, in $DIR/out, has a line that matches
+#   wait_for WHAT COMMAND...                 waits until COMMAND succeeds, at least 120 s
+#   ends STATUS PATTERN COMMAND...           COMMAND ends with STATUS; its output, in $DIR/out, has a matching line
 #   json TEXT EXPRESSION                     the text is one JSON object j, and the Python expression holds
-#   value EXPRESSION <TEXT                   prints what it is of the object j
-#   free_ports NAME...                       sets each variable to a TCP port that nobody has, and no other test gets
+#   value EXPRESSION <TEXT                   prints the value of the expression for the object j
+#   free_ports NAME...                       sets each variable to a free TCP port, which no other test gets
 #   needs PROGRAM WHAT-FOR, skip WHY, fail TEXT   end the script
-# TERN_BIN, TERN_BUILD and TERN_SOURCE come from ctest; by hand the defaults do. TERND is another daemon than that of
-# TERN_BIN.
+# TERN_BIN, TERN_BUILD and TERN_SOURCE come from ctest; by hand the defaults do. TERND names a daemon other than
+# TERN_BIN's.
 set -euo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 TERN_SOURCE=${TERN_SOURCE:-$(cd "$HERE/../.." && pwd)}
@@ -24,7 +24,7 @@ TERND=${TERND:-$TERN_BIN/ternd}
 DIR=$(mktemp -d /tmp/tern-e2e-XXXXXX)
 TERND_PID= STUCK=
 declare -A PIDS
-STOP_S=60 # beyond drain_ms, for a daemon to end
+STOP_S=60 # for a daemon to end after drain_ms
 
 ternd_stop() {
     [[ -n $TERND_PID ]] || return 0
@@ -107,8 +107,8 @@ value() {
     python3 -c 'import json, sys; j = json.load(sys.stdin); print(eval(sys.argv[1]))' "$1"
 }
 
-# Below the ports that the kernel gives to whoever dials, in a block that this script, and what it starts, alone has:
-# tests/engine/daemon.c takes its own in the same way.
+# Below the kernel's range for outgoing connections, in a block that belongs to this script and its
+# children alone; tests/engine/daemon.c claims its own in the same way.
 PORT_NEXT= PORT_FIRST=10000 PORT_BLOCK=1024
 port_block() {
     local end fd
@@ -150,7 +150,7 @@ tenants:
     regions: $3
 $1
 EOF
-    : >"$DIR/log" # here: the one before may have said that it was ready
+    : >"$DIR/log" # here: an earlier one may have reported ready
     LD_PRELOAD=${TERND_PRELOAD:-} "$TERND" --config "$DIR/config.yaml" 2>"$DIR/log" &
     TERND_PID=$!
     ready "$TERND_PID" "$DIR/log"
@@ -167,7 +167,7 @@ ternd_run() {
     ready "${PIDS[$node]}" "$DIR/$node/log"
 }
 
-LIBRARIES=${LIBRARIES:-$(ldd "$TERN_BIN/ternd")} # kept: `ldd | grep -q` fails where grep ends first
+LIBRARIES=${LIBRARIES:-$(ldd "$TERN_BIN/ternd")} # kept: `ldd | grep -q` fails if grep ends first
 SANITIZE=$(grep -s '^TERN_SANITIZE:' "$TERN_BUILD/CMakeCache.txt" | cut -d= -f2) || true
 ternd_preload() { # a sanitizer's library comes first
     echo "$(sed -n 's/.*=> \(.*lib[at]san[^ ]*\) .*/\1 /p' <<<"$LIBRARIES")$1"
