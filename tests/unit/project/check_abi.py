@@ -1,9 +1,10 @@
-"""What engines are compiled against: tern.h, what it includes, and tern_err.h without comments, one declaration a line.
+"""The declarations that engines are compiled against: tern.h, the headers that it includes, and tern_err.h without
+comments, one declaration a line.
 
     check_abi.py ROOT LIST LIBRARY     compares it with LIST, and the calls with the version script and the library
     check_abi.py --write ROOT LIST     writes LIST anew
 
-A difference is no mistake by itself: it says that engines have to be compiled anew.
+A difference is no mistake by itself: it means that engines must be compiled anew.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ HEADERS = ("daemon/base/tern_err.h", *(f"client/libtern/include/tern{part}.h" fo
 
 
 def declarations(text: str) -> list[str]:
-    """Each declaration and each #define that an engine sees, in order."""
+    """Returns each declaration and each #define that an engine sees, in order."""
     text = re.sub(r"/\*.*?\*/", " ", text, flags=re.S).replace("\\\n", " ")
     text = re.sub(r"^#ifdef __cplusplus\n.*?^#endif\n", "", text, flags=re.S | re.M)
     found, depth, word = [], 0, ""

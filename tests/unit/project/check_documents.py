@@ -1,13 +1,13 @@
-"""Holds the documents to the tree. Called by test_documents.sh.
+"""Checks the documents against the tree. Called by test_documents.sh.
 
-  link    a link between documents leads to a file and a heading that are there
-  path    a path of a source that a document names (core/step.c, shell/tls/*.c) is there
+  link    a link between documents leads to an existing file and heading
+  path    a path of a source that a document names (core/step.c, shell/tls/*.c) exists
   text    a text of the program that the table of troubles quotes is in the program's sources
-  quote   a block of code that names a source behind its language stands in that source as it is
+  quote   a block of code that names a source after its language is in that source verbatim
   command the table of ternctl's commands is that of client/ctl
   alarm   the table of alarms is that of the daemon
   list    in comments of libtern's headers each error begins a line, which a formatter's reflow may end
-  environ a variable of ours that a program takes from the environment stands in a document
+  environ a variable of ours that a program reads from the environment is in a document
 
 With --write the two tables are written anew.
 """
@@ -109,7 +109,7 @@ def bad_texts(tree):
 
 
 def commands(tree):
-    """The rows of the table, from the tables of commands in the order of ternctl's help."""
+    """Returns the rows of the table, from the tables of commands in the order of ternctl's help."""
     ctl = "".join(read(tree, os.path.relpath(p, tree)) for p in glob.glob(os.path.join(tree, "client/ctl/*.c")))
     groups = re.findall(r"\w+", re.search(r"\*const ctl_groups\[\] = \{(.*?),\s*NULL\}", ctl, re.S).group(1))
     for group in groups:
@@ -119,7 +119,7 @@ def commands(tree):
 
 
 def alarms(tree):
-    """The rows of the table, from the table of the alarms in its order."""
+    """Returns the rows of the table, from the table of alarms in its order."""
     table = re.sub(r"\s*\\\n\s*", " ", read(tree, ALARM_TABLE))
     for name, word, of, level, *texts in ALARM.findall(table):
         begins, ends, means, action = ("".join(re.findall(r'"((?:[^"\\]|\\.)*)"', t)) for t in texts)

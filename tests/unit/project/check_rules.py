@@ -1,10 +1,10 @@
-"""Compares the codes that stand in the tree (T8, S-f, P2, fault 40) with docs/rules.md. Called by test_rules.sh.
+"""Compares the codes in the tree (T8, S-f, P2, fault 40) with docs/rules.md. Called by test_rules.sh.
 
 It finds four kinds of violation:
-  undefined   a code stands somewhere and docs/rules.md does not define it, or defines it twice
+  undefined   docs/rules.md does not define a code in the tree, or defines it twice
   untested    a definition does not begin with the mark *not built*, and no test names its code
   built       a definition begins with the mark, and a test function has its code as its name
-  shown       a code stands where users read it: the public header, a guide, a string of a program
+  shown       a code is visible to users in: the public header, a guide, a string of a program
 
 A test names a code in the name of a function (t8_..., s_f_..., xfer_fault_7_...), in a comment, or in a string
 that it prints (fault=7). A range such as "S1 to S9" at the head of a file names nothing.
@@ -31,11 +31,11 @@ NOT_CODES = {"M0"}  # "M0 0V10" moves the pen of an SVG drawing
 TEXT = (".c", ".h", ".sh", ".py", ".md", ".proto", ".yaml", ".txt", ".cmake", ".map", ".in")
 RULES = "docs/rules.md"
 SELF = "tests/unit/project/check_rules.py"
-# What users read: whole files, and folders of whose sources they read the strings.
+# Texts for users: whole files, and folders whose sources have strings for them.
 SHOWN_FILES = ("README.md", "docs/engine-guide.md", "docs/operations.md", "docs/rdma.md", "docs/protocol.md",
                "docs/blocks.md", "client/libtern/include/", "daemon/base/tern_err.h", "client/example/", "deploy/")
 SHOWN_STRINGS = ("daemon/", "client/", "proto/", "tests/bench/")
-# Below tests/, but no tests: they help tests, or are read by them.
+# Below tests/, but not tests: they help tests, or tests read them.
 NO_TEST = ("tests/unit/rig/", "tests/bench/", "tests/engine/", "tests/oracle/", "tests/testing/",
            "tests/mutate/", "tests/fuzz/corpus/")
 
@@ -53,7 +53,7 @@ def files_of(tree):
 
 
 def split_c(text):
-    """The comments of a C file, its strings but for includes, and its code without both."""
+    """Returns the comments of a C file, its strings except includes, and its code without both."""
     comments, strings = [], []
 
     def take(m):
@@ -88,7 +88,7 @@ def codes_of_names(code):
 
 
 def read_rules(text):
-    """code -> whether the mark covers its whole definition; and the codes that are defined twice."""
+    """Returns code -> whether the mark covers its whole definition; and codes defined twice."""
     marked, twice = {}, []
     for line in text.splitlines():
         m = DEFINITION.match(line)
@@ -137,7 +137,7 @@ GOOD = {
                                     'static void s_f_turns(void **state)\n{ puts("fault=7 runs=1"); }\n',
     "tests/unit/rig/rig.h": "/* T1. */\n",
 }
-BAD = [  # file, what is put behind it (None: the file is not there), the kind that must be found
+BAD = [  # file, text appended to it (None: the file is removed), the kind that must be found
     ("daemon/core/pages.c", "/* T9 */\n", "undefined"),
     ("daemon/core/pages.c", "/* See faults 7 and 9. */\n", "undefined"),
     ("tests/unit/core/test_pages.c", "static void xfer_x5_moves(void **state) {}\n", "undefined"),

@@ -1,4 +1,4 @@
-"""What the checks of documents and of rules have in common: trees to try them on, and how a check ends."""
+"""Shared by the checks of documents and of rules: trees to try them on, and the end of a check."""
 import os
 
 
@@ -10,7 +10,7 @@ def plant(tree, files):
 
 
 def ends(found, counted, enough):
-    """Prints what was found and counted; the exit status. Not enough counted: the files were not found."""
+    """Prints findings and counts. Returns the exit status. Too low a count: the files were not found."""
     for line in found:
         print(line)
     print(f"{counted}, {len(found)} violations")

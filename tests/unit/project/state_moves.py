@@ -1,8 +1,9 @@
-"""Finds states that change in another way than by the move of their machine. Called by test_state_moves.sh.
+"""Finds states that change other than by the move of their machine. Called by test_state_moves.sh.
 
-The machines are those of base/states.h, read from the headers of the products. A field keeps a state if some call of a
-move names it in the same layer (daemon/core, daemon/seam ...). What breaks the rule is listed: an assignment to such a field or to one that is called `state`, a state
-of a table assigned to any field, an enum of states that has no table, a machine that nobody moves.
+The machines are those of base/states.h, read from the headers of the products. A field keeps a state if some call of a move
+names it in the same layer (daemon/core, daemon/seam ...). It lists violations: an assignment to such a field or to one that
+is called `state`, a state of a table assigned to any field, an enum of states that has no table, a machine that nobody
+moves.
 """
 import glob
 import os
@@ -10,7 +11,7 @@ import re
 import sys
 
 MACHINE = re.compile(r"^STATE_MACHINE(?:_IN\(\w+, |\()([a-z_]+), ([A-Z_]+), \w+\)", re.M)
-# A session keeps in back_to the state that it returns to: no state of its own.
+# A session keeps in back_to the state that it returns to: this is no state of its own.
 REMEMBERED = "back_to"
 
 
@@ -28,7 +29,7 @@ def layer(path):
 
 
 def first_argument(text, at):
-    """From behind the opening parenthesis of a call."""
+    """Returns the first argument of a call; `at` is behind its opening parenthesis."""
     start, depth = at, 0
     while depth > 0 or text[at] not in ",)":
         depth += (text[at] in "([") - (text[at] in ")]")

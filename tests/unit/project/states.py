@@ -1,8 +1,8 @@
 """Makes docs/states.md from the tables of states in the headers, or compares it with them. Called by test_states.sh.
 
-daemon/base/states.h says how a table looks: `#define NAME_STATE_TABLE(X)` with a line X(NAME, STATE, legal next states,
-what it means) for each state, some with a word for operators at the end, and the STATE_MACHINE that makes the enum and
-the move of it. With --write the document is written anew.
+daemon/base/states.h defines the form of a table: `#define NAME_STATE_TABLE(X)` with a line X(NAME, STATE, legal next
+states, what it means) for each state, some with a word for operators at the end, and the STATE_MACHINE that makes the
+enum and the move of it. With --write the document is written anew.
 """
 import glob
 import os

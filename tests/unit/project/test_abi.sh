@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The public headers are what abi.txt says, and the version script and the library have the same calls.
+# The public headers match abi.txt, and the version script and the library have the same calls.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=${TERN_SOURCE:-$(cd "$here/../../.." && pwd)}
@@ -10,7 +10,7 @@ library=${TERN_BUILD:-$root/build}/client/libtern.so
 }
 python3 "$here/check_abi.py" "$root" "$here/abi.txt" "$library"
 
-# It sees a field that was added, a number that has moved, and a call that is not exported.
+# The check detects an added field, a changed number, and a call that is not exported.
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 planted() { # FILE SED-EXPRESSION
@@ -27,8 +27,9 @@ planted client/libtern/include/tern_session.h 's/uint32_t committed, written, al
 planted daemon/base/tern_err.h 's/X(GONE, 9,/X(GONE, 19,/'
 planted client/libtern/libtern.map '/tern_ping;/d'
 
-# Each call that a thread or a forked child must not make begins by ENTER (client/libtern/use.c), or is another such call.
-unguarded() { # FILE...: those that are not
+# Each call that a thread or a forked child must not make begins with ENTER (client/libtern/use.c),
+# or returns such a call.
+unguarded() { # FILE...: calls without it
     awk '
         /^enum tern_err tern_[a-z_]*\(/ { name = $3; sub(/\(.*/, "", name); body = "" }
         name { body = body $0 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# tests/bench/beside_figures.py on figures that are made up: medians and ratios are right, in the direction of each figure, a
-# limit that is not kept fails, and figures that one build alone has are named. beside.sh itself takes only what it knows.
+# tests/bench/beside_figures.py on made-up figures: medians and ratios are right, in the direction of each figure, an
+# exceeded limit fails, and figures that only one build has are named. beside.sh itself accepts only known options.
 set -euo pipefail
 cd "$TERN_SOURCE"
 dir=$(mktemp -d /tmp/tern-beside-test-XXXXXX)
@@ -25,7 +25,7 @@ for round in 1 2 3; do
     figures $round base 10$round 4
     figures $round this 20$round 2
 done
-figures 2 this 102 8 # a round apart from the others
+figures 2 this 102 8 # one round is an outlier
 judge 0 --json "$dir/json"
 says '^rpc\.match_us +102 +201 +1\.9[0-9]+  1\.000 to 1\.9[0-9]+$'
 says '^rpc\.rows\[4096\]\.gb_s +4 +2 +2\.000  0\.500 to 2\.000$' # fewer bytes a second are slower
@@ -36,7 +36,7 @@ python3 -c 'import json, sys; j = json.load(open(sys.argv[1])); assert j["base"]
 judge 1 --limit 1.03
 says '^FAILED: slower than 1\.03 x: rpc\.match_us, rpc\.rows\[4096\]\.gb_s$'
 judge 0 --limit 2.5
-judge 0 --limit 1.03 --only raw_ # the raw side is the machine, and has no limit
+judge 0 --limit 1.03 --only raw_ # the raw side measures the machine, and has no limit
 judge 1 --only nothing_is_called_so
 for wrong in '--rounds 0' '--limit x' '--bases HEAD' '--base'; do
     rc=0

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The order inside a layer: reads from the built objects which file calls which, and fails on a call from a sub-folder
-# to one that stands after it, and on a circle of files. A table row: library | folder | sub-folders, lowest first;
-# `.` stands for the files of the folder itself, and a file belongs to the innermost of the sub-folders that has it.
-# The last column: files, and folders with a `/`, that still have circles.
+# The order inside a layer: finds in the built objects which file calls which, and fails on a call from a sub-folder
+# to a later one, and on a circle of files. A table row: library | folder | sub-folders, lowest first; `.` stands for
+# the files of the folder itself, and a file belongs to the innermost sub-folder that has it. The last column: files,
+# and folders with a `/`, that still have circles.
 set -euo pipefail
 build=${TERN_BUILD:?the build folder}
 source_dir=$(realpath "${TERN_SOURCE:-$(dirname "$0")/../../..}")
@@ -65,7 +65,7 @@ against() { # CALLS SUB-FOLDER...
         }' "$list"
 }
 
-circles() { # CALLS FILE...: the files of each circle, but for those between the files named
+circles() { # CALLS FILE...: the files of each circle, except circles among the files named
     local list=$1
     shift
     awk -v known="$*" '
@@ -77,7 +77,7 @@ circles() { # CALLS FILE...: the files of each circle, but for those between the
         !(known_one($1) && known_one($2)) { print $1, $2 }' "$list" | sort -u | tsort 2>&1 >/dev/null | sed 's/^tsort: //' || true
 }
 
-# The check must be able to fail: of calls that it should refuse it has to find each.
+# The check must be able to fail: it has to find each call that it should refuse.
 printf '%s\n' 'low/a low/b f' 'high/c low/a g' 'high/c high/in/d k' >"$work/good"
 printf '%s\n' 'low/a high/c h' 'new/d low/a i' 'low/b low/a j' 'high/in/deep/e high/c l' >"$work/bad"
 [[ -z $(against "$work/good" low high/in high)$(circles "$work/good") ]] || { echo "self-test: a good order was refused"; exit 1; }

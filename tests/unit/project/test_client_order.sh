@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The files of libtern call each other in one direction: each file calls only those above it in the list below,
-# which client/libtern/internal.h explains. Read off what was built; the check is made to fail once, on a list upside down.
+# The files of libtern call each other in one direction: each file calls only those above it in the list below, which
+# client/libtern/internal.h explains. The check reads the built objects, and must fail once, on a reversed list.
 set -euo pipefail
 build=${TERN_BUILD:?the build folder}
 archive=$build/client/libtern_client.a
@@ -24,7 +24,7 @@ calls() { # ARCHIVE: lines "from to" between the files of the archive
         }' | sort -u
 }
 
-backward() { # FILE...: the calls that go down the list, or that the list does not name
+backward() { # FILE...: calls down the list, or of files that are not in the list
     calls "$archive" | awk -v order="$*" '
         BEGIN { n = split(order, names, " "); for (i = 1; i <= n; i++) place[names[i]] = i }
         !($1 in place) || !($2 in place) || place[$1] < place[$2] { print $1 " calls " $2 }'

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Fault 31: a wall clock that jumps changes nothing, because the daemon measures by CLOCK_MONOTONIC alone. The wall
-# clock is read where people read it (a line of the log, a crash's last line), for the dates of certificates, and by
-# tern-agent, which tells when the daemon started.
+# Fault 31: a wall clock that jumps changes nothing, because the daemon measures by CLOCK_MONOTONIC
+# alone. The wall clock is read for people (a line of the log, a crash's last line), for the dates
+# of certificates, and by tern-agent, which reports when the daemon started.
 set -euo pipefail
 source_dir=$(realpath "${TERN_SOURCE:-$(dirname "$0")/../../..}")
 allowed='/(log|crash|tls)\.c$|/client/agent/agent\.c$'

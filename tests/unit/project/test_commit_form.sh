@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Commits behind the one that added this file: a subject `area: verb what` of at most 72 characters that is no list, a
-# blank line, and a body. Skipped where the history is not there, as in a release's archive or a shallow clone.
+# Commits after the one that added this file have a subject `area: verb what` of at most 72 characters that is no
+# list, a blank line, and a body. Skipped without the history, as in a release's archive or a shallow clone.
 set -euo pipefail
 source_dir=$(realpath "${TERN_SOURCE:-$(dirname "$0")/../../..}")
 this=tests/unit/project/test_commit_form.sh
 subject_max=72
 
-# wrong FILE: says what is wrong with a message; nothing, where it is right
+# wrong FILE: prints what is wrong with a message; nothing if it is right
 wrong() {
     awk -v most=$subject_max '
         NR == 1 && length($0) > most { print "the subject has " length($0) " characters" }

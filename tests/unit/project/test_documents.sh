@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The documents agree with the tree: links lead somewhere, files that are named are there, and the texts that the table
-# of troubles quotes are texts of the programs. check_documents.py begins by finding violations that it plants.
+# The documents agree with the tree: links lead somewhere, named files exist, and quoted texts in the table of troubles
+# are texts of the programs. check_documents.py first finds violations that it plants.
 set -euo pipefail
 command -v python3 >/dev/null || { echo "skipped: python3 is needed to read the documents"; exit 77; }
 here=$(dirname "$0")

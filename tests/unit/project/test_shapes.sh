@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Shapes that the code should not have, counted: a function of the core that takes two bare uint32_t side by side, so
-# that a caller may mix them up; a state that is assigned and not moved by its table; a folder with more sources than
-# a reader takes in. Each figure has a ceiling below. It may fall, and the ceiling with it, but never rise.
+# Counts undesired shapes of code: a function of the core with two bare uint32_t side by side, which
+# a caller may mix up; a state that is assigned and not moved by its table; a folder with too many
+# sources to survey. Each count has a ceiling below, which may fall with it but never rise.
 set -euo pipefail
 command -v python3 >/dev/null || { echo "skipped: python3 is needed to read the sources"; exit 77; }
 source_dir=$(realpath "${TERN_SOURCE:-$(dirname "$0")/../../..}")
@@ -60,7 +60,7 @@ else:
 PYTHON
 }
 
-# Each count must be able to find what it counts.
+# Each count must be able to find its shape.
 mkdir -p "$copy/daemon/core/many"
 cat >"$copy/daemon/core/x.c" <<'C'
 /* int commented(uint32_t a, uint32_t b); */

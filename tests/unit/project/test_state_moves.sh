@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A state changes by the move of its machine and in no other way: state_moves.py reads that from the sources of the
-# products, after it was seen to find each way round it.
+# A state changes only by the move of its machine: state_moves.py checks the sources of the
+# products, after it has found each planted way around the move.
 set -euo pipefail
 command -v python3 >/dev/null || { echo "skipped: python3 is needed to read the sources"; exit 77; }
 here=$(dirname "$0")
@@ -19,7 +19,7 @@ void on(struct lamp *l)
     l->count[LAMP_ON] += 1;
     l->lit = l->light == LAMP_ON;
 }'
-found() { # LINE...: how much is found when they stand behind the machine
+found() { # LINE...: the number of findings with these lines behind the machine
     printf '%s\n' "$lamp" "$@" >"$work/daemon/lamp.c"
     python3 -B "$here/state_moves.py" "$work" >"$work/out" || true
     wc -l <"$work/out"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# docs/states.md shows every table of states as the headers have it. states.py makes it; here it compares, after it was
-# seen to find a document that is out of date, a table that it cannot read, and a state or a machine that is none.
+# docs/states.md shows every table of states as in the headers. states.py makes it; here it compares, after it has
+# detected an outdated document, a table that it cannot read, and a missing state or machine.
 set -euo pipefail
 command -v python3 >/dev/null || { echo "skipped: python3 is needed to read the headers"; exit 77; }
 here=$(dirname "$0")

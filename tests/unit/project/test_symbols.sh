@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# What the built libraries ask for and show: the core needs nothing but functions of memory and base, so it
-# can make no system call, read no clock and allocate nothing; libtern shows tern_* and nothing else.
+# Undefined and exported symbols of the built libraries: the core needs only functions of memory and
+# of base, so it makes no system call, reads no clock and allocates nothing; libtern exports tern_*
+# and nothing else.
 set -euo pipefail
 build=${TERN_BUILD:?the build folder}
 work=$(mktemp -d)
@@ -16,7 +17,7 @@ if ! grep -q '^TERN_SANITIZE:[A-Z]*=$' "$build/CMakeCache.txt" || grep -q '^TERN
     instrument='^(__(asan|ubsan|tsan|sanitizer|sancov|gcov|llvm|start___sancov|stop___sancov)_|__gcov)'
 fi
 
-forbidden() { # CORE-ARCHIVE BASE-ARCHIVE: what the core needs and may not
+forbidden() { # CORE-ARCHIVE BASE-ARCHIVE: symbols that the core needs and may not use
     { defined "$1" "$2"; printf '%s\n' memcpy memmove memset memcmp bcmp memchr strncmp __popcountdi2 _GLOBAL_OFFSET_TABLE_; } | sort -u >"$work/allowed"
     nm -u "$1" 2>/dev/null | awk 'NF == 2 { print $2 }' | sort -u | comm -23 - "$work/allowed" | grep -vE "$instrument" || true
 }
@@ -27,7 +28,7 @@ if [[ ! -f $core ]]; then
     exit 77
 fi
 
-# The check must be able to fail: one more object that calls what it may not.
+# The check must be able to fail: with one more object that makes a forbidden call.
 compiler=$(sed -n 's/^CMAKE_C_COMPILER:[A-Z]*=//p' "$build/CMakeCache.txt")
 cp "$core" "$work/libbad.a"
 cat >"$work/bad.c" <<'C'
@@ -53,9 +54,9 @@ if [[ -n $bad ]]; then
 fi
 echo "core: $(defined "$core" | wc -l) symbols of its own, none forbidden"
 
-# With planted bugs the core asks for planted_bug, which is above: so only the twin of tern-sim-bugs can have them.
+# With planted bugs the core calls planted_bug, which is above it: so only the twin in tern-sim-bugs may have them.
 twin=$build/tests/sim/libtern_core_bugs.a
-# It is compiled to count what it runs, too.
+# The twin is also compiled to count its basic blocks.
 if [[ -f $twin && $(forbidden "$twin" "$base" | grep -vx __sanitizer_cov_trace_pc) != planted_bug ]]; then
     echo "self-test: the core with planted bugs should need planted_bug: $(forbidden "$twin" "$base")"
     exit 1
@@ -76,7 +77,7 @@ fi
 library=$build/client/libtern.so
 if [[ -f $library ]]; then
     shown=$(nm -D --defined-only "$library" | awk '{ print $3 }' | grep -v '^TERN_0' | sort -u)
-    # Sanitizers and coverage show symbols of their own.
+    # Sanitizers and coverage export symbols of their own.
     strange=$(grep -vE '^tern_[a-z_]+@@TERN_0(\.[0-9]+)?$' <<<"$shown" | grep -vE "$instrument" || true)
     if [[ -n $strange ]]; then
         echo "libtern shows:" $strange

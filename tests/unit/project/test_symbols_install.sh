@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs the library into an empty folder and builds a program against it as a user would, with the shared
-# and with the static library, by pkg-config alone. The program has functions of the names that base uses.
+# Installs the library into an empty folder and builds a program against it as a user would, with
+# the shared and with the static library, by pkg-config alone. The program has functions with names
+# of base's.
 set -euo pipefail
 build=${TERN_BUILD:?the build folder}
 work=$(mktemp -d)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Where the traces lie is said by who runs the tests. What is set for a test at configure time wins over the environment
-# of ctest, so TERN_TRACES may not be among it; and no script may have a default of its own, which would lie outside the
-# repository: .ci/run alone sets it.
+# Whoever runs the tests sets where the traces lie. A value that a test gets at configure time
+# overrides the environment of ctest, so TERN_TRACES may not be among these; and no script may have
+# a default of its own, which would lie outside the repository: only .ci/run sets it.
 set -euo pipefail
 build=${TERN_BUILD:?the build folder}
 source_dir=$(realpath "${TERN_SOURCE:-$(dirname "$0")/../../..}")

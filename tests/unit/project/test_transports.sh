@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Transports stand behind one door: read off what was built, neither calls the other, nothing but the list of those
-# that are built in (transports.c) names one, and none asks for a function that looks at the bytes of a page. The
-# check is made to fail once, on calls that it has to refuse.
+# Transports stand behind one interface. In the built objects no transport calls another, only the
+# list of built-in ones (transports.c) names one, and none uses a function that reads the bytes of a
+# page. The check must fail once, on calls that it has to refuse.
 set -euo pipefail
 build=${TERN_BUILD:?the build folder}
 source_dir=$(realpath "${TERN_SOURCE:-$(dirname "$0")/../../..}")
@@ -14,7 +14,7 @@ if [[ ! -f $archive ]]; then
     exit 77
 fi
 
-# Where each object comes from, as `NAME FOLDER`: tcp, local and verbs below seam/xfer are transports, with all that is in them.
+# The folder of each object, as `NAME FOLDER`: tcp, local and verbs below seam/xfer are transports, with everything in them.
 (cd "$source_dir/daemon/seam" && find . -name '*.c') | sed -E 's#^\./(.*)/([a-z0-9_]+)\.c$#\2 \1#; s#( xfer/[a-z0-9_]+)/.*#\1#' >"$work/folders"
 [[ -z $(cut -d' ' -f1 "$work/folders" | sort | uniq -d) ]] || { echo "two files of the seam have one name"; exit 1; }
 
