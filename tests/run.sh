@@ -54,7 +54,8 @@ stage() {
     return $rc
 }
 
-# begin NAME COMMAND...: in the time that the stages after this leave over; `stage NAME REMARK ended NAME` is the rest of it.
+# begin NAME COMMAND...: runs in the processor time that the following stages leave; `stage NAME
+# REMARK ended NAME` waits for it.
 declare -A begun=()
 begin() {
     local name=$1
@@ -75,7 +76,7 @@ attribute() { # FILE NAME: a number from the head of a JUnit file
     grep -o -m 1 "[[:space:]]$2=\"[0-9]*\"" "$1" | head -n 1 | tr -dc '0-9'
 }
 
-# tests BUILD LABEL JOBS: the ctests of one label; each counts. That there are none is a failure.
+# tests BUILD LABEL JOBS: the ctests of one label; each counts. No test at all is a failure.
 tests() {
     local build=$1 label=$2 n=$3 start=$SECONDS rc=0 all bad off
     local log=$logs/$build-$label.log xml=$logs/$build-$label.xml
@@ -109,8 +110,8 @@ build() { # FOLDER CMAKE-ARGUMENTS... [--target TARGET]
     cmake -S . -B "$dir" -G Ninja "$@" && cmake --build "$dir" -j "$jobs" "${target[@]}"
 }
 
-# A machine without what Tern can do without, whatever is installed here: it is not found. All of the build
-# passes, says what is left out, and needs none of it. It is built as tests/mutate builds: that passes, too.
+# A machine without any optional part, whatever is installed here: none is found. The whole build passes,
+# reports what is left out, and needs none of it. It is built as tests/mutate builds, which must work, too.
 build_of_few() {
     local finder=$PWD/build/pkg-config-of-few part as_mutants
     printf '#!/bin/sh\nfor word; do case $word in cmocka*|libmicrohttpd*|libcurl*) exit 1 ;; esac; done\nexec pkg-config "$@"\n' \
@@ -132,8 +133,8 @@ without_packages() {
     build-few/bin/tern-replay --spawn --sessions 2 --turns 2
 }
 
-# In full, on a machine at rest. What quick runs show, that they work and that what they count is right, is in
-# test_json_keys.sh.
+# In full, on a machine at rest. test_json_keys.sh has the quick runs, which show that the
+# benchmarks work and count right.
 bench() { # MODE
     stage "bench $1" "" build/bin/tern-bench "$1"
     cat "$logs/bench-$1.log"
@@ -165,21 +166,22 @@ finish() {
 }
 
 stage "set-up" "" bash deploy/setup.sh || finish
-timeout_s=1800 # of one test: many times what it takes
+timeout_s=1800 # for one test: many times its duration
 [[ $full -eq 1 ]] && timeout_s=7200
 stage "build gcc" "" build build -DTERN_E2E_TIMEOUT=$timeout_s || finish
 grep 'left out' "$logs/build-gcc.log" | sed 's/^-- *//'
 [[ -r ${TERN_TRACES:-}/conversation.jsonl ]] || echo "no traces in TERN_TRACES=${TERN_TRACES:-}: their tests are skipped"
 
-# The simulator and its planted bugs are among the end-to-end tests; all start from this seed.
+# The simulator and its planted bugs are end-to-end tests; all start from this seed.
 export TERN_SIM_FIRST=${TERN_SIM_FIRST:-$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}
 echo "simulator: first seed $TERN_SIM_FIRST (repeat with TERN_SIM_FIRST=$TERN_SIM_FIRST)"
 
-# The second compiler builds everything, with sanitizers: they read the same warnings. The tests wait more than it takes.
+# The second compiler builds everything, with sanitizers, and gives the same warnings. The tests that
+# run meanwhile leave enough processor time for it.
 CC=clang CXX=clang++ begin "build clang asan" build build-asan -DTERN_SANITIZE=address -DTERN_BUGS=OFF
 begin "build of few" build_of_few
 
-tests build unit $((2 * jobs)) # a third of their time they wait
+tests build unit $((2 * jobs)) # they wait for a third of their time
 tests build sim "$jobs"
 tests build fuzz "$jobs"
 tests build e2e $((2 * jobs)) # they wait more than they compute
@@ -215,7 +217,7 @@ if stage "build clang asan" "begun beside the tests" ended "build clang asan"; t
         build-asan/bin/tern-sim --rdma --seeds $seeds --first "$TERN_SIM_FIRST" --json
 fi
 
-# Twenty seconds find what is easy to reach; what a change made reachable is found in the long form.
+# Twenty seconds find what is easy to reach; the long form finds what a change made reachable.
 if CC=clang stage "build fuzzers" "" build build-fuzz -DTERN_FUZZ=ON --target fuzzers; then
     seconds=$((full ? 600 : 20))
     targets=(build-fuzz/tests/fuzz_*)
