@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes the pictures of README.md in docs/pictures: two daemons under load, as ternctl and tern-agent show them. Needs a build
-# with everything (tests/run.sh makes one) and Debian's package chromium.
+# Makes the pictures of README.md in docs/pictures: the views of ternctl and tern-agent of two
+# daemons under load. Needs a complete build (tests/run.sh makes one) and Debian's package chromium.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 source "$here/../tests/e2e/with_ternd.sh"
