@@ -582,8 +582,8 @@ int mem_event_fd(const struct mem *mem)
 
 bool mem_has_unstarted(const struct mem *mem)
 {
-    return workers_are_asleep(mem->workers) ||
-           (mem->device_workers && workers_are_asleep(mem->device_workers));
+    return workers_has_unstarted(mem->workers) ||
+           (mem->device_workers && workers_has_unstarted(mem->device_workers));
 }
 
 void mem_start(struct mem *mem)

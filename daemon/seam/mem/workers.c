@@ -1,6 +1,8 @@
 /* See workers.h. One mutex guards the queues and the jobs' counters; it is held for a few
- * instructions and never while bytes are touched. Jobs lie in a fixed number of slots: a full queue
- * is a bug of the core, which limits its jobs, and not a case to handle. */
+ * instructions and never while bytes are touched. The owner takes the mutex once a turn for all
+ * jobs that its steps queued, because threads that finish small jobs take it all the time. Jobs lie
+ * in a fixed number of slots: a full queue is a bug of the core, which limits its jobs, and not a
+ * case to handle. */
 #include "seam/mem/workers.h"
 
 #include <pthread.h>
@@ -29,9 +31,8 @@ struct workers {
     int event_fd;
     struct job *jobs; /* owned: njobs of them */
     uint32_t njobs, queued;
-    uint32_t unwoken; /* the owner's: items that it queued without waking a thread */
-    struct fifo unused, finished;
-    struct fifo seals, copies, others;
+    struct fifo unused, fresh; /* the owner's alone. fresh: until workers_start */
+    struct fifo finished, seals, copies, others;
     uint64_t first_ns;    /* for so long seals and copies go before waiting others */
     uint32_t others_runs; /* under way: at most one is begun before a seal or a copy */
     uint64_t turns, turn[2 * MEM_TENANTS_MAX]; /* of others: each holder's last turn */
@@ -103,20 +104,22 @@ static void note_time(struct workers *w, const struct job *job, uint64_t took_ns
     }
 }
 
-/* Caller holds the lock. */
-static void finish_run(struct workers *w, struct job *job, uint64_t n, bool ok)
+/* Caller holds the lock. Returns true if the caller is to wake the owner, without the lock, which
+ * the owner takes first of all. */
+static bool finish_run(struct workers *w, struct job *job, uint64_t n, bool ok)
 {
+    const bool first = !w->finished.first;
+
     job->failed = job->failed || !ok;
     job->done += n;
     if (job->done < job->items)
-        return;
+        return false;
     if (job->kind == JOB_POPULATE) {
         pthread_cond_signal(&w->populated);
-        return;
+        return false;
     }
-    if (!w->finished.first)
-        eventfd_wake(w->event_fd);
     fifo_push(&w->finished, &job->link);
+    return first;
 }
 
 static void *worker_main(void *arg)
@@ -139,7 +142,11 @@ static void *worker_main(void *arg)
         ok = job_run(job, first, n);
         pthread_mutex_lock(&w->lock);
         note_time(w, job, io_now_ns() - begun_ns);
-        finish_run(w, job, n, ok);
+        if (finish_run(w, job, n, ok)) {
+            pthread_mutex_unlock(&w->lock);
+            eventfd_wake(w->event_fd);
+            pthread_mutex_lock(&w->lock);
+        }
     }
     pthread_mutex_unlock(&w->lock);
     return NULL;
@@ -205,13 +212,10 @@ void workers_destroy(struct workers *w)
     free(w);
 }
 
-/* Returns with the lock held, for job_queue. */
 static struct job *job_take(struct workers *w, enum job_kind kind)
 {
-    struct job *job;
+    struct job *job = fifo_pop(&w->unused, struct job, link);
 
-    pthread_mutex_lock(&w->lock);
-    job = fifo_pop(&w->unused, struct job, link);
     check(job); /* the core counts its jobs against the same limit */
     job->kind = kind;
     job->taken = job->done = job->items = 0;
@@ -226,30 +230,39 @@ static struct job *job_take(struct workers *w, enum job_kind kind)
 static void job_queue(struct workers *w, struct job *job)
 {
     job->items = job_items(job);
-    if (job->items == 0) { /* a job without items ends at once */
-        job->items = 1;
-        job->taken = 1;
-        finish_run(w, job, 1, true);
-        return;
-    }
-    fifo_push(list_of(w, job->kind), &job->link);
-    if (w->unwoken < w->threads)
-        w->unwoken += job->items > 1 ? w->threads : 1;
+    fifo_push(&w->fresh, &job->link);
 }
 
-bool workers_are_asleep(const struct workers *w)
+bool workers_has_unstarted(const struct workers *w)
 {
-    return w->unwoken > 0;
+    return w->fresh.first != NULL;
 }
 
 void workers_start(struct workers *w)
 {
-    if (w->unwoken >= w->threads) {
-        pthread_cond_broadcast(&w->wake);
-        w->unwoken = 0;
+    uint64_t wanted = 0;
+    bool finished = false;
+    struct job *job;
+
+    if (!w->fresh.first)
+        return;
+    pthread_mutex_lock(&w->lock);
+    while ((job = fifo_pop(&w->fresh, struct job, link))) {
+        if (job->done == job->items) { /* without items, or the owner did them */
+            finished = finish_run(w, job, 0, true) || finished;
+        } else {
+            fifo_push(list_of(w, job->kind), &job->link);
+            wanted += job->items > 1 ? w->threads : 1;
+        }
     }
-    for (; w->unwoken > 0; w->unwoken--)
-        pthread_cond_signal(&w->wake);
+    pthread_mutex_unlock(&w->lock);
+    if (finished)
+        eventfd_wake(w->event_fd);
+    if (wanted >= w->threads)
+        pthread_cond_broadcast(&w->wake);
+    else
+        while (wanted-- > 0)
+            pthread_cond_signal(&w->wake);
 }
 
 void workers_seal(struct workers *w, struct seal_id id, const struct pool_place *place,
@@ -266,7 +279,6 @@ void workers_seal(struct workers *w, struct seal_id id, const struct pool_place 
     job->sums = sums;
     job->sums_per_page = sums_per_page;
     job_queue(w, job);
-    pthread_mutex_unlock(&w->lock);
 }
 
 void workers_copy(struct workers *w, struct copy_id id, const struct pool_place *from_place,
@@ -288,7 +300,6 @@ void workers_copy(struct workers *w, struct copy_id id, const struct pool_place 
     job->sums_per_page = sums_per_page;
     job->spoil = spoil;
     job_queue(w, job);
-    pthread_mutex_unlock(&w->lock);
 }
 
 void workers_check_record(struct workers *w, const struct record_job *record, const uint8_t *memory,
@@ -298,14 +309,11 @@ void workers_check_record(struct workers *w, const struct record_job *record, co
 
     job->record = *record;
     job->memory = memory;
+    job_queue(w, job);
     if (here) {
-        job->items = job->taken = 1;
         record_check(&job->record, memory, mem_fault_try, &job->checked);
-        finish_run(w, job, 1, true);
-    } else {
-        job_queue(w, job);
+        job->done = job->items;
     }
-    pthread_mutex_unlock(&w->lock);
 }
 
 void workers_zero(struct workers *w, struct pool_id pool, const struct pool_place *place)
@@ -315,7 +323,6 @@ void workers_zero(struct workers *w, struct pool_id pool, const struct pool_plac
     job->zero = pool;
     job->place = *place;
     job_queue(w, job);
-    pthread_mutex_unlock(&w->lock);
 }
 
 bool workers_populate(struct workers *w, uint8_t *base, uint64_t bytes, bool huge)
@@ -330,12 +337,13 @@ bool workers_populate(struct workers *w, uint8_t *base, uint64_t bytes, bool hug
     job->huge = huge;
     job_queue(w, job);
     workers_start(w);
+    pthread_mutex_lock(&w->lock);
     while (job->done < job->items)
         pthread_cond_wait(&w->populated, &w->lock);
     ok = !job->failed;
+    pthread_mutex_unlock(&w->lock);
     fifo_push(&w->unused, &job->link);
     w->queued--;
-    pthread_mutex_unlock(&w->lock);
     return ok;
 }
 

@@ -47,9 +47,9 @@ void workers_copy(struct workers *w, struct copy_id job, const struct pool_place
 void workers_check_record(struct workers *w, const struct record_job *job, const uint8_t *memory,
                           bool here);
 void workers_zero(struct workers *w, struct pool_id pool, const struct pool_place *place);
-/* Returns true if threads wait for workers_start. */
-bool workers_are_asleep(const struct workers *w);
-/* Wakes threads for what was queued since the last call. */
+/* Returns true if jobs wait for workers_start. */
+bool workers_has_unstarted(const struct workers *w);
+/* Hands the jobs queued since the last call to the threads, and wakes as many as they need. */
 void workers_start(struct workers *w);
 
 /* All threads populate memory before it is shared; blocks. Returns false if there is no memory. */

@@ -539,6 +539,7 @@ TEST(mem_seals_that_ended_one_after_the_other_come_in_one_event)
     rig_init_of(&c);
     for (uint32_t i = 0; i < jobs; i++)
         mem_seal(rig.mem, (struct seal_id){i, 1}, DEVICE, rig.device, 0);
+    mem_start(rig.mem);
     mem_poll(rig.mem, taken_add, &rig.back);
     assert_int_equal(rig.back.emitted, 1);
     assert_int_equal(rig.back.ngot, SEALED_JOBS_MAX);
