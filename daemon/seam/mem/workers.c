@@ -6,6 +6,7 @@
 #include "seam/mem/workers.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -127,6 +128,8 @@ static void *worker_main(void *arg)
     struct workers *w = arg;
 
     prctl(PR_SET_NAME, "tern-worker");
+    /* Best effort: a worker that wakes then preempts no thread that answers requests. */
+    (void)sched_setscheduler(0, SCHED_BATCH, &(struct sched_param){0});
     pthread_mutex_lock(&w->lock);
     while (!w->stop) {
         uint64_t first = 0, n = 0, begun_ns;
