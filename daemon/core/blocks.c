@@ -43,18 +43,56 @@ static bool block_remove(struct core *c, struct block b)
     return true;
 }
 
-static struct page_ref block_answer(struct core *c, const struct pool *p,
-                                    const struct req_blocks *r, const uint32_t *key)
+/* Keys between two stages of a lookup: the time of so many lookups covers a cache miss. */
+#define AHEAD   8u
+#define LOOKUPS (AHEAD * (NODE_PREFETCH_STAGES + 1))
+
+/* A request's lookups, of which those ahead are being prefetched. */
+struct lookups {
+    const struct pool *pool;
+    const struct req_blocks *req;
+    uint32_t n, root;
+    uint64_t hash[LOOKUPS]; /* of key i at i % LOOKUPS */
+};
+
+static struct token_view key_view(const struct core *c, const struct lookups *l, uint32_t i)
 {
-    const struct req_tokens one = {.v = key, .n = p->align};
+    const uint32_t align = l->pool->align;
+    const struct req_tokens one = {.v = l->req->keys.v + (size_t)i * align, .n = align};
     struct token_view w = session_view(c, NULL, 0, &one);
+
+    w.align = align;
+    return w;
+}
+
+/* Does one stage for each of the keys that follow key i at distances of AHEAD. */
+static void look_ahead(const struct core *c, struct lookups *l, uint32_t i)
+{
+    for (uint32_t stage = 0; l->root != NONE && stage < NODE_PREFETCH_STAGES; stage++) {
+        const uint32_t ahead = AHEAD * (NODE_PREFETCH_STAGES - stage), key = i - ahead;
+        struct token_view w;
+
+        if (i < ahead || key >= l->n)
+            continue;
+        if (stage == 0) {
+            w = key_view(c, l, key);
+            l->hash[key % LOOKUPS] = node_child_hash(c, l->root, &w);
+        }
+        node_child_prefetch(c, l->root, l->hash[key % LOOKUPS], stage);
+    }
+}
+
+static struct page_ref block_answer(struct core *c, const struct lookups *l, uint32_t i)
+{
+    const struct pool *p = l->pool;
+    const struct req_blocks *r = l->req;
+    struct token_view w = key_view(c, l, i);
     uint32_t root = space_root(c, pool_slot(c, p), r->ns);
     struct block b = {NONE, NONE};
     struct page_ref at;
 
-    w.align = p->align;
     if (root != NONE)
-        b.node = node_child(c, root, &w);
+        b.node = node_child_hashed(c, root, &w, l->hash[i % LOOKUPS]);
     if (disk_on(c, p) && (r->what == BLOCKS_REMOVE || b.node == NONE))
         b.chunk = disk_reach_anew(c, p, r->ns, &w);
     at = block_place(c, b);
@@ -101,6 +139,7 @@ enum tern_err request_blocks(struct core *c, struct actions *out, struct call *c
                              struct reply *ret)
 {
     const struct req_blocks *r = &call->req->blocks;
+    struct lookups l = {.req = r};
     struct page_ref *refs;
     struct pool *p;
     uint32_t n;
@@ -123,8 +162,16 @@ enum tern_err request_blocks(struct core *c, struct actions *out, struct call *c
         return blocks_ask(c, out, call, p, ret);
     refs = run_add(out, (struct table_run){.n = n});
     check(refs); /* the answer has no other runs */
+    l.pool = p;
+    l.n = n;
+    l.root = space_root(c, pool_slot(c, p), r->ns);
     /* From the last to the first, so that the first is evicted last (T13). */
-    for (uint32_t i = n; i-- > 0; c->visits++)
-        refs[i] = block_answer(c, p, r, r->keys.v + (size_t)i * p->align);
+    for (uint32_t i = n + LOOKUPS - AHEAD; i-- > 0;) {
+        look_ahead(c, &l, i);
+        if (i >= n)
+            continue;
+        refs[i] = block_answer(c, &l, i);
+        c->visits++;
+    }
     return TERN_OK;
 }

@@ -179,11 +179,48 @@ static struct view_hashes hashes(const struct core *c, uint32_t parent, struct t
                      content);
 }
 
+uint64_t node_child_hash(const struct core *c, uint32_t parent, struct token_view *w)
+{
+    return hashes(c, parent, w, false).path;
+}
+
+uint32_t node_child_hashed(const struct core *c, uint32_t parent, struct token_view *w,
+                           uint64_t hash)
+{
+    for (uint32_t at = hashed_first(c, TABLE_NODES, hash, parent); at != NONE;
+         at = hashed_at(c, TABLE_NODES, at)->next)
+        if (hashed_at(c, TABLE_NODES, at)->hash == hash && node_at(c, at)->parent == parent &&
+            view_equals_chunk(w, node_at(c, parent)->depth, node_heads(node_at(c, at))))
+            return at;
+    return NONE;
+}
+
+void node_child_prefetch(const struct core *c, uint32_t parent, uint64_t hash, uint32_t stage)
+{
+    uint32_t at;
+
+    if (stage == 0) {
+        __builtin_prefetch(bucket_at(c, TABLE_NODES, bucket_of(c, TABLE_NODES, hash, parent)));
+        return;
+    }
+    at = hashed_first(c, TABLE_NODES, hash, parent);
+    if (at == NONE)
+        return;
+    if (stage == 1) {
+        __builtin_prefetch(hashed_at(c, TABLE_NODES, at));
+        __builtin_prefetch(node_at(c, at));
+        __builtin_prefetch(node_at(c, at)->group);
+    } else {
+        __builtin_prefetch(block_at(c, node_at(c, at)->tokens));
+        if (node_on_device(node_at(c, at)))
+            __builtin_prefetch(page_at(c, node_at(c, at)->group[0].pages[TIER_DEVICE]));
+    }
+}
+
 uint32_t node_child(const struct core *c, uint32_t parent, struct token_view *w)
 {
     const struct node *p = node_at(c, parent);
     uint32_t at = p->children.head;
-    uint64_t hash;
 
     if (at == NONE || w->end - p->depth < w->align)
         return NONE;
@@ -191,13 +228,7 @@ uint32_t node_child(const struct core *c, uint32_t parent, struct token_view *w)
         return at;
     if (p->children.n == 1)
         return NONE;
-    hash = hashes(c, parent, w, false).path;
-    for (at = hashed_first(c, TABLE_NODES, hash, parent); at != NONE;
-         at = hashed_at(c, TABLE_NODES, at)->next)
-        if (hashed_at(c, TABLE_NODES, at)->hash == hash && node_at(c, at)->parent == parent &&
-            view_equals_chunk(w, p->depth, node_heads(node_at(c, at))))
-            return at;
-    return NONE;
+    return node_child_hashed(c, parent, w, node_child_hash(c, parent, w));
 }
 
 /* The common case of a walk: a chunk is one block of tokens without extra keys, and its node is the

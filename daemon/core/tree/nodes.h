@@ -16,7 +16,16 @@ uint32_t space_root(const struct core *c, uint32_t pool, struct namespace_id ns)
 enum tern_err space_open(struct core *c, uint32_t pool, struct namespace_id ns, uint32_t *ret_root,
                          const char **ret_text);
 
+/* Returns the child of `parent` for the view's next chunk; NONE if there is none. */
 uint32_t node_child(const struct core *c, uint32_t parent, struct token_view *w);
+/* The same in parts, for lookups of many children of one parent. The view has a chunk there. */
+uint64_t node_child_hash(const struct core *c, uint32_t parent, struct token_view *w);
+uint32_t node_child_hashed(const struct core *c, uint32_t parent, struct token_view *w,
+                           uint64_t hash);
+/* Prefetches what node_child_hashed reads: stage 0 the bucket, 1 the node, 2 its tokens and page.
+ * Each stage reads what the stage before prefetched. */
+#define NODE_PREFETCH_STAGES 3u
+void node_child_prefetch(const struct core *c, uint32_t parent, uint64_t hash, uint32_t stage);
 /* Returns the deepest node whose whole path is visible and matches the view; the root for none. */
 uint32_t node_walk(const struct core *c, uint32_t root, struct token_view *w);
 
