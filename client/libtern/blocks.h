@@ -22,7 +22,7 @@
 #define BLOCKS_AHEAD_PART  64            /* at most one in this many of the pool's pages */
 #define BLOCKS_TRIES       4       /* lookups of a get for a block that was evicted while read */
 #define BLOCKS_ASKED       1024    /* keys that peers are asked about at a time */
-#define BLOCKS_PIECE       2048    /* keys of other requests: the daemon serves others between */
+#define BLOCKS_PIECE       1024    /* keys of other requests: the daemon serves others between */
 #define BLOCKS_HOSTS       256     /* peers' names that one call keeps */
 #define BLOCKS_NAP_NS      200000u /* between two requests for a resource in use */
 #define BLOCKS_END_MS                                                                              \

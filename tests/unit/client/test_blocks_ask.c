@@ -6,8 +6,8 @@
 #include "unit/rig/rig_client.h"
 
 #define WAIT_MS  20000u
-#define REQUESTS 8u
-#define MOST     2048u          /* keys of one request */
+#define REQUESTS 16u
+#define MOST     1024u          /* keys of one request */
 #define SMALL    (MOST / 2 + 1) /* most keys for a small body */
 
 static struct {
@@ -89,7 +89,7 @@ static void assert_divided(enum blocks_what what, uint32_t n, uint32_t most)
     daemon_was.requests = 0;
 }
 
-TEST(blocks_are_asked_about_2048_at_a_time_from_the_end_on)
+TEST(blocks_are_asked_about_1024_at_a_time_from_the_end_on)
 {
     static uint8_t places[TERN_BLOCKS_LIST_MAX];
     uint32_t front = 0, found = 0;
@@ -103,7 +103,7 @@ TEST(blocks_are_asked_about_2048_at_a_time_from_the_end_on)
     }
     assert_ok(tern_blocks_find(set, keys, TERN_BLOCKS_LIST_MAX, WAIT_MS, places, &front));
     assert_int_equal(front, TERN_BLOCKS_LIST_MAX);
-    assert_int_equal(daemon_was.requests, 2);
+    assert_int_equal(daemon_was.requests, TERN_BLOCKS_LIST_MAX / MOST);
     assert_divided(BLOCKS_FIND, TERN_BLOCKS_LIST_MAX, MOST);
     for (uint32_t i = 0; i < TERN_BLOCKS_LIST_MAX; i++)
         assert_int_equal(places[i], TERN_BLOCK_IN_POOL);
