@@ -10,14 +10,15 @@
 #include "engine/profile.h"
 #include "neighbours_tables.h"
 
-#define PAGE_BYTES    256
-#define TOKENS_MOST   131072u
-#define WHOLE_WINDOW  4194304u    /* the longest possible session */
-#define STORED_WINDOW (500u * 16) /* as many chunks of it as one disk entry may need */
-#define LONG_LIMITS   "  nodes: 200000\n  token_blocks: 600000\n  pages: 700000\n"
-#define WAIT_MS       20000
-#define PER_S         4
-#define STEP_MS       1
+#define PAGE_BYTES     256
+#define TOKENS_MOST    131072u
+#define WHOLE_WINDOW   4194304u    /* the longest possible session */
+#define STORED_WINDOW  (500u * 16) /* as many chunks of it as one disk entry may need */
+#define LONG_LIMITS    "  nodes: 200000\n  token_blocks: 600000\n  pages: 700000\n"
+#define WAIT_MS        20000
+#define PER_S          4
+#define STEP_MS        1
+#define PREFILL_TOKENS 8192u /* of one extend */
 
 /* ---- prompts: matched, computed, committed and published, then closed ---- */
 
@@ -48,19 +49,29 @@ static bool prompts_open(struct tenant_a *a, const struct prompts *p)
         engine_open(&a->engine, a->hosts->here.socket, "a-here", &g.layout, MEMBER_CALL_MS));
 }
 
-/* Freed pages become usable within a step. An engine asks once a step, and no step is shorter than
- * STEP_MS. */
-static enum tern_err compute(struct engine_session *s, uint32_t n)
+/* Extends as an engine does that prefills in chunks. Freed pages become usable within
+ * a step. An engine asks once a step, and no step is shorter than STEP_MS. */
+static enum tern_err extend(struct engine_session *s, uint32_t n)
 {
     uint64_t until = clock_ns() + WAIT_MS * UINT64_C(1000000);
-    enum tern_err err;
+    enum tern_err err = TERN_OK;
 
-    for (;; sleep_ms(STEP_MS)) {
-        engine_publish(s->engine);
-        err = engine_extend(s, n, n);
-        if ((err != TERN_POOL_EXHAUSTED && err != TERN_BUSY) || clock_ns() >= until)
-            break;
+    for (uint32_t to = 0; err == TERN_OK && to < n;) {
+        to = to + PREFILL_TOKENS < n ? to + PREFILL_TOKENS : n;
+        for (;; sleep_ms(STEP_MS)) {
+            engine_publish(s->engine);
+            err = engine_extend(s, to, to);
+            if ((err != TERN_POOL_EXHAUSTED && err != TERN_BUSY) || clock_ns() >= until)
+                break;
+        }
     }
+    return err;
+}
+
+static enum tern_err compute(struct engine_session *s, uint32_t n)
+{
+    enum tern_err err = extend(s, n);
+
     if (err != TERN_OK)
         return err;
     return engine_do_within(
