@@ -230,6 +230,25 @@ static struct job *job_take(struct workers *w, enum job_kind kind)
     return job;
 }
 
+/* Copies the entries in use: a whole place is 2 KiB, most of it for ranks that few pools have. */
+static void place_copy(struct pool_place *to, const struct pool_place *from)
+{
+    const uint32_t n = from->regions;
+
+    to->bytes = from->bytes;
+    to->tenant = from->tenant;
+    to->regions = n;
+    to->ngroups = from->ngroups;
+    to->transfer_regions = from->transfer_regions;
+    to->far = from->far;
+    to->brought_entry_bytes = from->brought_entry_bytes;
+    to->page_bytes_min = from->page_bytes_min;
+    memcpy(to->base, from->base, n * sizeof *to->base);
+    memcpy(to->region, from->region, n * sizeof *to->region);
+    memcpy(to->brought, from->brought, n * sizeof *to->brought);
+    memcpy(to->group, from->group, from->ngroups * sizeof *to->group);
+}
+
 static void job_queue(struct workers *w, struct job *job)
 {
     job->items = job_items(job);
@@ -276,7 +295,7 @@ void workers_seal(struct workers *w, struct seal_id id, const struct pool_place 
     check(n <= SEAL_PAGES_MAX);
     job = job_take(w, JOB_SEAL);
     job->seal = id;
-    job->place = *place;
+    place_copy(&job->place, place);
     memcpy(job->page, pages, n * sizeof *pages);
     job->npages = n;
     job->sums = sums;
@@ -294,8 +313,8 @@ void workers_copy(struct workers *w, struct copy_id id, const struct pool_place 
     check(n <= SEAL_PAGES_MAX);
     job = job_take(w, JOB_COPY);
     job->copy = id;
-    job->place = *from_place;
-    job->target = *to_place;
+    place_copy(&job->place, from_place);
+    place_copy(&job->target, to_place);
     memcpy(job->page, from, n * sizeof *from);
     memcpy(job->to, to, n * sizeof *to);
     job->npages = n;
@@ -324,7 +343,7 @@ void workers_zero(struct workers *w, struct pool_id pool, const struct pool_plac
     struct job *job = job_take(w, JOB_ZERO);
 
     job->zero = pool;
-    job->place = *place;
+    place_copy(&job->place, place);
     job_queue(w, job);
 }
 
