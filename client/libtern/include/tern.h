@@ -15,11 +15,11 @@
  *   tern_blocks.h   blocks by key, for engines that own their KV memory
  *
  * Threads. A struct tern and every object obtained from it belong to one thread at a time; another
- * thread may take over between two calls. Different connections are independent. A call on a
- * connection while another thread is in a call on it returns TERN_CONFLICT and affects neither the
- * connection nor the other call. The library starts only two kinds of threads: one thread for a
- * connection with leases (tern_lease.h), and the threads of a set or queue of blocks
- * (tern_blocks.h). It installs no signal handler and never logs.
+ * thread may take over between two calls. Different connections are independent. If a thread calls
+ * on a connection while another thread is in a call on it, the second call returns TERN_CONFLICT
+ * and affects neither the connection nor the first call. The library starts only two kinds of
+ * threads: one thread for a connection with leases (tern_lease.h), and the threads of a set or
+ * queue of blocks (tern_blocks.h). It installs no signal handler and never logs.
  *
  * Blocking. A call with a deadline_ms (0: TERN_DEADLINE_DEFAULT_MS) blocks at most that long and
  * then returns TERN_TIMED_OUT. The request may still take effect. Repeat it if the function's
@@ -106,9 +106,9 @@ TERN_API const char *tern_version(void);
  * a success. With NULL: the text of this thread's last tern_connect. The text is borrowed until the
  * next call. */
 TERN_API const char *tern_error_text(const struct tern *t);
-/* Returns the numbers in that text, in the order of the text, if a daemon refused the request and
- * named numbers; else 0. With QUOTA for a request that never fits: the amount needed, and the most
- * that there can be. */
+/* Returns the numbers in the text that tern_error_text returns, in the order of the text, if a
+ * daemon refused the request and named numbers; else 0. With QUOTA for a request that never fits:
+ * the amount needed, and the most that there can be. */
 TERN_API void tern_error_numbers(const struct tern *t, uint64_t ret[2]);
 
 /* ---- connecting ---- */
@@ -122,9 +122,10 @@ TERN_API void tern_error_numbers(const struct tern *t, uint64_t ret[2]);
  *   QUOTA        The tenant has reached its limit of connections. Close one. */
 TERN_API enum tern_err tern_connect(const char *socket_path, uint32_t deadline_ms,
                                     struct tern **ret);
-/* Unmaps the pools of this connection, leaves the engine and closes. When a connection that has
- * joined an engine ends, in any way, the engine ends too: calls on the engine's other connections
- * return GONE. So keep the connections of helper threads while the engine runs. NULL is allowed. */
+/* Unmaps the pools of this connection, leaves the engine and closes. Once a connection has left its
+ * engine, calls on the engine's other connections return GONE. So keep the connection of a helper
+ * thread while the engine runs. A connection that is lost has not left the engine: after
+ * tern_destroy the process may connect and join again. NULL is allowed. */
 TERN_API void tern_destroy(struct tern *t);
 /* Returns the daemon's incarnation, a number that is new at each start of the daemon. */
 TERN_API uint64_t tern_incarnation(const struct tern *t);
@@ -136,22 +137,23 @@ TERN_API void tern_trace(struct tern *t, uint64_t trace_id);
 /* TERN_BOTH: a process that is a rank and also the scheduler. */
 enum tern_role { TERN_SCHEDULER = 0, TERN_WORKER = 1, TERN_BOTH = 2 };
 
-/* Makes this process a part of the engine `name`. rank is 0 to world - 1; for a pure scheduler it
- * is ignored. The engine can work once all `world` ranks have joined. The same connection may
- * repeat the call. Another connection of the same process, for another thread, joins as
- * TERN_SCHEDULER; an engine has one scheduler process.
- *   INVALID   world is above the number of the tenant's regions, or rank is not below it.
- *   CONFLICT  The engine was joined with another world, the rank is taken, or this connection has
- *             already joined another engine or as another rank.
+/* Makes this process a part of the engine `name`. `world` is the engine's number of ranks, and rank
+ * is 0 to world - 1; for a pure scheduler rank is ignored. The engine can work once all `world`
+ * ranks have joined. The same connection may repeat the call. One connection of the engine can join
+ * as TERN_SCHEDULER: that of a pure scheduler, or a second one of a rank's process, for another
+ * thread.
+ *   INVALID   world is above the number of the tenant's regions, or rank is not below world.
+ *   CONFLICT  The engine was joined with another world, another connection has the rank or is the
+ *             scheduler, or this connection has already joined another engine or as another rank.
  *   BUSY      Processes of an earlier engine of that name have not exited yet. Wait for them. */
 TERN_API enum tern_err tern_join(struct tern *t, const char *name, enum tern_role role,
                                  uint32_t rank, uint32_t world, uint32_t deadline_ms);
 /* Joins as tern_join does, and names the device of this rank: its pages lie in the tenant's region
  * of that device. `device` is the device's UUID as the daemon's configuration has it, or the
- * region's index ("0") where it names none. At most 47 bytes. With NULL, as in tern_join, region r
- * is rank r's. Engines on different devices run side by side, each with all of its regions' memory.
- * Engines can share a pool if their ranks are on the same devices in the same order. A pure
- * scheduler has no device.
+ * region's index ("0") if the configuration names none. At most 47 bytes. With NULL, as in
+ * tern_join, the pages of rank r lie in region r. Engines on different devices run side by side,
+ * each with all of its regions' memory. Engines can share a pool if their ranks are on the same
+ * devices in the same order. A pure scheduler has no device.
  *   INVALID   The tenant has no region on that device.
  *   CONFLICT  As for tern_join; another rank of the engine is on that device; or some ranks of the
  *             engine name their devices and others do not. */
