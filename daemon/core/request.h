@@ -13,13 +13,14 @@
  * X(NAME, name in the log, function of the core that answers it, who may ask, when it is answered):
  *   ANY            any connection
  *   OPERATOR       a connection of the admin socket
- *   ENGINE         a connection that has joined an engine, when all its ranks have
+ *   ENGINE         a connection that has joined an engine, once all ranks of the engine have joined
  *   SESSION(op)    as ENGINE, about the session that request.op.session names
- *   RECORDS(op)    as SESSION, also while a rollback of the session is checked
- *   ANYHOW(op)     as SESSION, also while pages that the session gave up are being freed, or by the
- *                  session's own handle while a turn is in flight
+ *   RECORDS(op)    as SESSION, but allowed also while a rollback of the session is being checked
+ *   ANYHOW(op)     as RECORDS, but allowed also while pages that the session released are being
+ *                  freed, and by the session's own handle while a turn is in flight
  *   AT_ONCE        by a reply of the same step
- *   LATER          by a reply of a later step, after a transfer or a copy; a refusal at once
+ *   LATER          by a reply of a later step, for instance after a transfer or a copy; as a
+ *                  refusal, or if it has to wait for nothing, by a reply of the same step
  */
 #define OP_TABLE(X)                                                                                \
     X(ENGINE_JOIN, "join", engine_join, ANY, AT_ONCE)                                              \
@@ -87,7 +88,7 @@ enum role {
 }; /* BOTH: a single process that is rank and scheduler */
 /* HISTORY: KV of every token. WINDOW, RECURRENT: STATE groups, needed to resume from a depth. */
 enum family { FAMILY_HISTORY = 0, FAMILY_WINDOW = 1, FAMILY_RECURRENT = 2 };
-/* When STATE pages that a later resume point made needless are freed (T10). */
+/* When to free STATE pages that a later resume point made needless (T10). */
 enum supersede { SUPERSEDE_LAZY = 0, SUPERSEDE_EAGER = 1, SUPERSEDE_OFF = 2 };
 enum tier { TIER_DEVICE = 0, TIER_HOST = 1, TIER_COUNT };
 /* HOST: the committed prefix is copied to host memory and pinned there. DROP: it stays on the
@@ -97,7 +98,7 @@ enum shard_axis { SHARD_NONE = 0, SHARD_HEADS, SHARD_REPLICATED, SHARD_LAYERS, S
 
 /* The device that a rank named. The shell looks up which of the tenant's regions lies on it. */
 struct req_device {
-    bool named;      /* false: none, and region r is rank r's */
+    bool named;      /* false: the rank named no device, and rank r uses region r */
     uint32_t region; /* NONE: the tenant has no region on such a device */
 };
 
@@ -120,8 +121,8 @@ struct group_layout {
 
 struct reshard_layout; /* daemon/reshard: the core only passes the pointer on */
 
-/* Attaches to a pool of the same layout that no engine has mapped any more; else carves one.
- * `shared`: attaches to any pool of that layout, of any size, mapped or not. */
+/* Attaches to a pool of the same layout and size that no engine has mapped any more; if there is
+ * none, carves one. `shared`: attaches to any pool of that layout, of any size, mapped or not. */
 struct req_pool_open {
     uint32_t ngroups;
     struct group_layout group[GROUPS_MAX];
@@ -129,17 +130,17 @@ struct req_pool_open {
     enum supersede supersede;
     uint32_t axes_hash;    /* hash, made by the shell, of the axes' names, order and strides, and of
                               the pages' fields */
-    uint64_t fields_hash;  /* likewise, of what the fields hold over all ranks: pages of pools with
-                              equal hashes can be resharded (N3). 0: not stated */
-    uint32_t copies;       /* 1: several ranks hold some of it, but not every rank all of it (X5) */
+    uint64_t fields_hash;  /* hash, likewise, of what the fields contain over all ranks: pages of
+                              pools with equal hashes can be resharded (N3). 0: not stated */
+    uint32_t copies;       /* 1: several ranks have the same part of the fields' contents (X5) */
     uint32_t align_tokens; /* L, if it is to be more than the groups need; 0: what they need */
     uint64_t bytes;        /* in one region; rounded down to whole slabs */
     uint64_t host_bytes;   /* likewise, of its host tier; 0: it has none */
     bool shared;
     /* Names of the groups, for operators; NULL: not known. Borrowed for the step. The core copies
-     * them to the answer unread: they are no part of a layout. */
+     * the pointer to the answer and never reads the names, which are no part of a layout. */
     const char (*names)[GROUP_NAME_MAX];
-    const struct reshard_layout *layouts; /* of each group, likewise; NULL: not stated */
+    const struct reshard_layout *layouts; /* layout of each group, likewise; NULL: not stated */
 };
 
 struct req_session_open {
@@ -163,14 +164,15 @@ struct req_peek {
     struct namespace_id ns;
     struct req_tokens tokens; /* base is the depth of `from` */
     struct node_id from;      /* {0, 0}: from the first token */
-    bool pieces;              /* as in a Match */
+    bool pieces;              /* as `pieces` of a Match */
 };
 
 /* Blocks: prefixes of one chunk of L tokens each, in a pool of one group with one page a chunk. */
 enum blocks_what { BLOCKS_FIND = 0, BLOCKS_TOUCH, BLOCKS_REMOVE, BLOCKS_ASK };
 
-/* If the device has no page of a block, the index is 0 and this stands in for the generation. HELD:
- * a removal found the block in use. ELSEWHERE + i: peer i of the answer's hosts has the block. */
+/* The result for a block without a page on the device: the page index in the answer is 0, and the
+ * generation is one of these values. HELD: a removal found the block in use. ELSEWHERE + i: peer i
+ * of the answer's hosts has the block. */
 enum block_place { BLOCK_NOWHERE = 0, BLOCK_ON_HOST, BLOCK_ON_DISK, BLOCK_HELD, BLOCK_ELSEWHERE };
 
 struct req_blocks {
@@ -178,7 +180,7 @@ struct req_blocks {
     struct namespace_id ns;
     enum blocks_what what;
     struct req_tokens keys; /* L tokens each; at most BLOCKS_MAX keys, for ASK BLOCKS_ASKED_MAX */
-    uint32_t host;          /* ASK: the peer to ask; PEER_ANY: all of them */
+    uint32_t host;          /* ASK: the peer to ask; PEER_ANY: all peers */
 };
 
 /* A Match may come in pieces; each continues where the last ended. The last one has the result. */
@@ -187,7 +189,8 @@ struct req_match {
     struct req_tokens tokens;
     uint32_t earlier; /* tokens of this Match that came in earlier pieces: at most tokens.base */
     bool more;        /* further pieces follow */
-    bool pieces;      /* may be taken in part, as a piece: `taken` of the answer */
+    bool pieces;      /* the core may process the first tokens alone, as a piece; `taken` of the
+                         answer is their number */
     uint64_t step;    /* the last step that may touch pages that this frees (a resume frees the
                          tail) */
 };
@@ -200,22 +203,23 @@ enum step_op_kind {
     STEP_ABORT,
     STEP_CLOSE,
     STEP_SLIDE,   /* T5: removes STATE pages wholly below the window from the table. `length`: the
-                     next commit target, 0 for one chunk beyond what is committed. Commits slide
+                     next commit target; 0: one chunk beyond the committed length. Commits slide
                      without this operation */
-    STEP_RELEASE, /* SnapshotRelease: no session will return to this session's resume point: its
+    STEP_RELEASE, /* SnapshotRelease: no session will return to this session's resume point, so its
                      STATE may be evicted first */
     STEP_ASSIGN,  /* an Extend whose pages are those in `runs`, which are leased to the engine: they
                      become the session's own */
     STEP_UNLEASE, /* frees the pages in `runs`, leased from `pool`. Names no session */
-    STEP_WRITTEN, /* sent by older libraries, which named units of pages before their commit */
+    STEP_WRITTEN, /* sent by older libraries, which named units of pages before their commit.
+                     UNSUPPORTED */
     STEP_KINDS
 };
 
 /* "The session's table now has these pages at [group][first ...]." Extend: new pages. Match and
  * Fetch: borrowed pages. Commit: canonical pages that replace the session's duplicates. A RECURRENT
- * group has one page, and first is 0; where `from` is given (index not 0), the engine copies that
- * page into it in stream order before it continues (T21). Assign: pages that the engine put there.
- * PageLease and Unlease: pages that are in no table; `first` is 0. */
+ * group has one page, and first is 0; if `from` is given (index not 0), the engine copies page
+ * `from` into that page in stream order before it continues (T21). Assign: pages that the engine
+ * put there. PageLease and Unlease: pages that are in no table; `first` is 0. */
 struct table_run {
     uint32_t group, first, n;
     uint32_t zero; /* explicit padding: tests compare the steps of cores byte by byte */
@@ -223,29 +227,30 @@ struct table_run {
     struct page_ref from;
 };
 
-/* One operation of a Step, all or nothing. A failed one stops the rest only if `barrier`. */
+/* One operation of a Step: it takes effect wholly or not at all. A failed operation stops the rest
+ * only if it is a `barrier`. */
 struct step_op {
     enum step_op_kind kind;
     bool barrier;
     struct session_id session;
     uint64_t step;    /* REWIND, FINISH, ABORT, CLOSE, UNLEASE: the last step that may touch the
-                         freed pages. COMMIT: the step that writes the pages, or a later one that
-                         was dispatched on them: duplicates that a canonical page replaces retire
-                         behind it (T8). 0: nothing is in flight */
+                         freed pages. COMMIT: the step that writes the pages, or a later step that
+                         was dispatched on them; duplicates that canonical pages replace retire
+                         behind that step (T8). 0: nothing is in flight */
     uint32_t length;  /* EXTEND, ASSIGN: tokens allocated, 0: unchanged. REWIND: p. COMMIT: depth.
                          FINISH: tokens that the session keeps */
     uint32_t written; /* EXTEND, ASSIGN: tokens written, 0: unchanged */
     struct req_tokens tokens; /* EXTEND, ASSIGN: appended tokens (base: the session's number of
                                  tokens, else CONFLICT) */
     struct pool_id pool;      /* UNLEASE: the pages' pool */
-    uint32_t nruns; /* ASSIGN: one for each group that needs pages. UNLEASE: at most one each */
+    uint32_t nruns; /* ASSIGN: one for each group that needs pages. UNLEASE: at most one a group */
     const struct table_run *runs;
 };
 
 struct req_step {
     const struct step_op *ops;
     uint32_t n;
-    bool pieces; /* end at the first operation that goes_on */
+    bool pieces; /* end the Step at the first operation for which op_goes_on is true */
 };
 
 /* E5: leases all of these pages of one group, or none. */
@@ -266,20 +271,20 @@ struct req_fetch {
     uint32_t depth; /* fetch at most this many tokens of the session's list; 0: all */
     uint32_t
         at_least; /* wait until the source has published this many tokens; 0: take what it has */
-    uint32_t wait_ms; /* longest wait; 0: until shortly before the transfer's deadline */
-    bool prefetch;    /* X8: no decode waits for it */
-    uint64_t step;    /* the last that may touch the session's own pages, which are replaced */
-    struct ticket
-        ticket;  /* Y2: fetch all that it names from the peer that issued it; the session's list is
-                    exactly its tokens. id.gen 0: none; the other fields name what is wanted */
-    bool follow; /* Y4: with a ticket whose session may still run: begin now */
+    uint32_t wait_ms;     /* longest wait; 0: until shortly before the transfer's deadline */
+    bool prefetch;        /* X8: no decode waits for it */
+    uint64_t step;        /* the last that may touch the session's own pages, which are replaced */
+    struct ticket ticket; /* Y2: fetch all that the ticket names from the peer that issued it; the
+                             session's list is exactly the ticket's tokens. id.gen 0: no ticket;
+                             `peer`, `depth` and `at_least` name what is wanted */
+    bool follow;          /* Y4: with a ticket whose session may still run: begin now */
 };
 
-/* Y4: answered when the fetch has raised the session's written tokens above `above`, or ended. */
+/* Y4: answered when the session's fetch has raised its written length above `above`, or ended. */
 struct req_fetch_wait {
     struct session_id session;
     uint32_t above;
-    bool pages; /* answer at once: the pages that it has fetched, and will fetch */
+    bool pages; /* answer at once, with the pages that the fetch has filled or will fill */
 };
 
 struct req_fetch_cancel {
@@ -289,16 +294,17 @@ struct req_fetch_cancel {
 /* Stores a prefix of the session on disk, as a cold entry (D2). Answered when it is durable. */
 struct req_store {
     struct session_id session;
-    uint32_t depth; /* its length, aligned down to L, at most what is committed; 0: as D2 says */
+    uint32_t depth; /* length, at most the committed one, aligned down to L; 0: that of D2 */
 };
 
-/* Y1: closes the session. The ticket's bearer gets its contents at its written length. */
+/* Y1: closes the session. Whoever shows the ticket gets the session's contents at its written
+ * length. */
 struct req_handoff {
     struct session_id session;
-    uint64_t step;          /* the last that may write its pages */
+    uint64_t step;          /* the last that may write the session's pages */
     uint32_t deadline_ms;   /* lifetime of the ticket; 0, or above the daemon's limit: that limit */
     uint32_t blob_bytes;    /* bytes that the engine attaches, at most TICKET_BLOB_BYTES */
-    struct req_tokens blob; /* its words; zeros fill the last one */
+    struct req_tokens blob; /* these bytes as words; zeros fill the last word */
     uint64_t key[2];        /* of the ticket: random numbers from the shell */
 };
 
@@ -310,7 +316,7 @@ struct req_ticket_open {
     uint64_t key[2]; /* likewise */
 };
 
-/* Any engine of the tenant that shows the ticket may request this. */
+/* A renewal or a drop of a ticket, by any engine of the tenant that shows the ticket. */
 struct req_ticket {
     struct ticket ticket;
     uint32_t deadline_ms; /* RENEW: as of a Handoff, from now on */
@@ -350,8 +356,8 @@ struct req_turn_end {
 };
 
 /* Answered when the session is closed. A turn in flight ends first, unless that turn itself closes
- * the session. BUSY, and the session stays open, if the turn ends without a TurnEnd: its steps in
- * flight are unknown. */
+ * the session. If the turn ends without a TurnEnd, its steps in flight are unknown: the answer is
+ * BUSY, and the session stays open. */
 struct req_session_close {
     struct session_id session;
     uint64_t step; /* the last step that may touch the freed pages; 0: nothing is in flight */
@@ -359,7 +365,7 @@ struct req_session_close {
 
 /* ---- turn records: what a turn leaves with its session beside KV (M1 to M11) ----
  *
- * They lie in the tenant's record memory, which its engines map. A section is a range of bytes in
+ * Turn records lie in the tenant's record memory, which its engines map. A section is bytes in
  * consecutive runs of pages of RECORD_PAGE_BYTES; all pages but the last one are full. */
 
 struct record_run {
@@ -379,8 +385,8 @@ struct record_blob {
 };
 
 /* A turn record covers the tokens [from, length) of the session's recorded list.
- * - before: token ids of [0, from), u32 each; present while prepared, to compare with what is
- * stored (M4). A rollback has the tokens of the whole prompt here.
+ * - before: token ids of [0, from), u32 each; present while the record is prepared, to compare with
+ * what is stored (M4). A rollback has the tokens of the whole prompt here.
  * - own: token ids of [from, length), u32 each, then a float log-probability for each, or for
  * none. */
 struct record_body {
@@ -404,8 +410,8 @@ struct req_blobs {
     struct req_blob v[RECORD_BLOBS_MAX];
 };
 
-/* Allocates pages to write a record into, or the prompt to roll back to. Frees what was prepared
- * before in this turn and not put. */
+/* Allocates pages into which the engine writes a record, or the prompt to roll back to. Frees pages
+ * that this turn prepared earlier and did not put. */
 struct req_record_prepare {
     struct session_id session;
     enum record_kind kind;
@@ -419,7 +425,7 @@ struct req_record_put {
     struct session_id session;
 };
 
-/* M3: drops the records behind the deepest one whose whole list the prepared prompt begins with. */
+/* M3: drops all records behind the deepest one whose list is a prefix of the prepared prompt. */
 struct req_rollback {
     struct session_id session;
     uint64_t step; /* the last that may touch the session's pages */
@@ -440,18 +446,20 @@ struct req_evict {
     uint32_t nodes;      /* at most this many; 0: all that can be evicted */
 };
 
-/* A node on both tiers counts twice. The pages are those freed on each tier. */
+/* The result of an eviction. A node evicted from both tiers counts twice. `pages` were freed on the
+ * device, `host_pages` on the host. */
 struct evicted {
     uint32_t nodes, pages, host_pages;
 };
 
-/* State that a request leaves with its session for a late answer or a later request: fields of the
- * core's struct session, which only stores them.
- * - load_*: FETCH from the host tier and RECOVER: whom to answer; load_conn NONE: nobody.
- * - close_*: SESSION_CLOSE that waits for a turn: whom to answer: the connection's slot, with its
- * generation above; NONE: nobody. Valid while the gate is CLOSING or CLOSED.
+/* State that a request leaves with its session, for a late answer or a later request: fields of the
+ * core's struct session. When a session is opened, close_conn is NONE and the other fields are 0.
+ * - load_*: the FETCH from the host tier, or the RECOVER, to answer; load_conn NONE: none.
+ * - close_*: the SESSION_CLOSE to answer when its turn has ended; valid while the gate is CLOSING
+ * or CLOSED. close_conn: the connection's slot, and its generation in the upper half; NONE: none.
  * - turn_step: TURN_END: the last step that may touch the session.
- * - away_step: RETRACT: the last step that may touch the freed pages. */
+ * - away_step: RETRACT: the last step that may touch the freed pages.
+ * - tail_step: FETCH from the host tier: the last step that may touch the replaced pages. */
 #define SESSION_KEEPS                                                                              \
     uint32_t load_op, load_conn;                                                                   \
     uint64_t close_conn, close_request, close_trace, close_step;                                   \
@@ -514,19 +522,19 @@ struct request {
     };
 };
 
-/* E4: why POOL_EXHAUSTED, and what waiting would free, in pages of `group`. For QUOTA: `needed`
- * exceeds the most that is possible, `free`. */
+/* E4: what an answer of POOL_EXHAUSTED lacks, and what waiting would free, in pages of `group`. For
+ * QUOTA `free` is the most that is possible, and `needed` exceeds that. */
 struct shortage {
     uint32_t group, needed, free, evictable, retiring;
     uint64_t until_step; /* 0: no step will free more */
-    bool goes_on;        /* BUSY: one step's work was done, and a repetition continues at once; else
-                            what keeps the pages must end first */
-    bool storing;        /* and stores to the disk keep the evictable pages */
+    bool goes_on;        /* BUSY: one step's work was done, and a repetition continues at once.
+                            false: the jobs that keep the pages must end first */
+    bool storing;        /* BUSY: stores to the disk keep pages that eviction could free */
 };
 
 #define REPLY_NUMBERS 2
 
-/* The reason of a refusal: a static text, and the numbers that its # stand for. */
+/* The reason of a refusal: a static text, and the numbers that replace each # of the text. */
 struct reason {
     const char *text;
     uint64_t number[REPLY_NUMBERS];
@@ -541,10 +549,10 @@ struct op_result {
     struct lengths lengths;    /* after the operation, whether it failed or not */
     uint32_t tokens;           /* tokens in the session's list */
     uint32_t first_run, nruns; /* in reply.runs */
-    uint32_t align;            /* L, if a COMMIT's depth is INVALID as no multiple of it; or 0 */
-    struct shortage shortage;  /* if err is POOL_EXHAUSTED or QUOTA */
-    const char *text;          /* of the first operation that has one; static, or NULL */
-    uint64_t number[REPLY_NUMBERS]; /* as a reply's */
+    uint32_t align; /* L, if a COMMIT is INVALID since its depth is no multiple of L; or 0 */
+    struct shortage shortage; /* if err is POOL_EXHAUSTED or QUOTA; `goes_on`: if it is BUSY */
+    const char *text;         /* static; of a Step's results only the first text stays, else NULL */
+    uint64_t number[REPLY_NUMBERS]; /* as in struct reply */
 };
 
 static inline bool op_goes_on(const struct op_result *r)
@@ -567,10 +575,10 @@ struct reply {
     uint32_t conn;
     uint64_t request_id, trace_id;
     const char *text; /* static: what to do about err; "" if there is nothing to add to err_text */
-    uint64_t number[REPLY_NUMBERS]; /* each # of the text stands for the next of these */
+    uint64_t number[REPLY_NUMBERS]; /* replace each # of the text, in order */
     const struct table_run *runs;
     uint32_t nruns;
-    struct shortage shortage; /* if err is POOL_EXHAUSTED */
+    struct shortage shortage; /* if err is POOL_EXHAUSTED or QUOTA; `goes_on`: if it is BUSY */
     union {
         struct {
             struct engine_id engine;
@@ -594,15 +602,15 @@ struct reply {
             struct session_id turn; /* the session's handle until the turn ends */
         } turn_begin;
         struct {
-            uint32_t depth,
-                history_depth;      /* depth of a Match; of HISTORY alone, which may be deeper */
-            uint32_t host_depth;    /* depth with a Fetch from PEER_HOST; >= depth */
-            struct node_id reached; /* the tree may have what follows these tokens, too: a Peek of
-                                       that continues from this node; {0, 0}: it has nothing */
-            uint32_t walked;        /* its depth */
+            uint32_t depth, history_depth; /* depth that a Match would reach; that of HISTORY alone,
+                                              not smaller */
+            uint32_t host_depth;           /* depth with a Fetch from PEER_HOST; >= depth */
+            struct node_id reached; /* all chunks of these tokens were found: a Peek of the tokens
+                                       behind them continues from this node; {0, 0}: not all were */
+            uint32_t walked;        /* depth of `reached` */
             uint32_t disk_depth;    /* depth with a Fetch from PEER_DISK, looked up within these
                                        tokens; 0: not above depth */
-            uint32_t taken;         /* number of tokens that the core took; 0: all */
+            uint32_t taken;         /* number of tokens that the core processed; 0: all */
         } peek;
         struct {
             struct lengths lengths;
@@ -611,12 +619,12 @@ struct reply {
             uint32_t host_depth; /* depth with a Fetch from PEER_HOST; 0 on a resume */
             uint32_t disk_depth; /* depth with a Fetch from PEER_DISK; 0: not above the present
                                     one */
-            uint32_t taken;      /* number of tokens that the core took; 0: all */
-        } match;                 /* matched: found in the tree now; 0 on a resume */
+            uint32_t taken;      /* number of tokens that the core processed; 0: all */
+        } match;                 /* matched: tokens found in the tree now; 0 on a resume */
         struct {
             const struct op_result *results;
             uint32_t n;
-        } step; /* n < ops if a barrier stopped it */
+        } step; /* n < ops if a barrier, or the end of a piece, stopped the Step */
         struct {
             struct lengths lengths;
             uint32_t kib;
@@ -625,8 +633,8 @@ struct reply {
             uint32_t blob_bytes;
             const uint32_t *blob; /* the ticket's blob; NULL: none */
             uint32_t handed;      /* if INVALID, by ticket: the length that was handed over; or 0 */
-            uint32_t arriving;    /* FETCH_WAIT: length with what is still arriving; 0: nothing
-                                     is */
+            uint32_t arriving; /* FETCH_WAIT: length once what is arriving has arrived; 0: nothing
+                                  is arriving */
             /* If UNSUPPORTED: the layouts of the session's pool and of the source's; 0: not
              * stated. */
             uint64_t layout_hash, other_hash;
@@ -640,18 +648,18 @@ struct reply {
         struct {
             struct lengths lengths;
             uint32_t evictable; /* HOST: most device pages that can be evicted once copied */
-            uint32_t free_now, free_at_step; /* device pages that are free now, and when `step` has
-                                                passed. Those of the committed prefix are in
-                                                neither: RETRACT_HOST makes them evictable when the
-                                                copies exist */
+            uint32_t free_now, free_at_step; /* device pages that are free now, and those that are
+                                                when `step` has passed. Pages of the committed
+                                                prefix are in neither: RETRACT_HOST makes them
+                                                evictable when the copies exist */
         } retract;
         struct {
             struct lengths lengths; /* the recovered lengths */
             uint32_t tokens, kib;
         } recover; /* runs: the whole table, as after a Match */
         struct {
-            uint32_t nodes;     /* nodes that it had; each is freed when its pins end */
-            uint32_t unreached; /* peers that have not reset it, or whose peers have not all */
+            uint32_t nodes;     /* nodes of the namespace; each is freed when its pins end */
+            uint32_t unreached; /* peers that have not reset it, or some of whose peers have not */
         } namespace_reset;
         struct {
             uint64_t bytes; /* of the tenant's record memory */
@@ -674,7 +682,7 @@ struct reply {
             uint32_t deadline_ms; /* remaining lifetime */
         } handoff, ticket_renew, ticket_open;
         struct {
-            uint32_t leased; /* leased by the engine from that pool now. runs: the pages */
+            uint32_t leased; /* pages that the engine leases from that pool. runs: the new ones */
         } page_lease;
         struct {
             uint32_t refs; /* ADMIN refs of the node now */
@@ -684,14 +692,14 @@ struct reply {
             uint32_t sessions;
         } drain; /* sessions still open */
         struct {
-            uint64_t until_step; /* when its engine has passed it, the pages are free; 0: now */
+            uint64_t until_step; /* the pages are free when the engine has passed it; 0: now */
         } session_end;
         struct {
             struct engine_id engine;
             uint32_t alive; /* its live processes; its pages are free when they have exited */
         } engine_kick;
         struct {
-            uint32_t nodes; /* removed with it */
+            uint32_t nodes; /* nodes removed with the pool */
         } pool_end;
     };
 };

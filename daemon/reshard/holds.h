@@ -1,5 +1,5 @@
-/* Which rank has which part of a field: the arithmetic that checks, plan and units share. The
- * layouts have passed reshard_check_layout. */
+/* Which rank has which part of a field: the arithmetic that layout.c, plan.c, units.c and pairs.c
+ * share. The layouts have passed reshard_check_layout. */
 #ifndef RESHARD_HOLDS_H
 #define RESHARD_HOLDS_H
 
@@ -12,8 +12,8 @@ const struct reshard_axis *field_divided(const struct reshard_field *f);
 /* NULL: no field has that name. */
 const struct reshard_field *layout_field(const struct reshard_layout *l, const char *name);
 
-/* Heads are one section whose parts are 1 wide, and a field without heads and channels is one part:
- * so each field has sections. */
+/* Every field has sections here. The heads of a field are one section, whose parts are 1 wide. A
+ * field without heads and channels is one section of one part. */
 uint32_t field_sections(const struct reshard_field *f);
 struct reshard_section field_section(const struct reshard_field *f, uint32_t k);
 
@@ -28,11 +28,11 @@ static inline uint32_t hold_first(const struct hold *s, uint32_t rank)
 {
     return rank / s->copies * s->parts;
 }
-/* The part of a section in a rank's page. */
+/* A section of a field, as the page of one rank has it. */
 struct held_section {
     const struct reshard_field *f;
     struct hold hold;
-    uint32_t width;
+    uint32_t width;  /* channels of a part */
     uint64_t before; /* channels of the page before the section */
 };
 
@@ -42,7 +42,7 @@ struct held_section held_section(const struct reshard_layout *l, const struct re
 uint64_t axis_local(const struct reshard_layout *l, const struct reshard_field *f,
                     const struct reshard_axis *a);
 
-/* Pages of `l` in a span: as many tokens as the larger page of both has. */
+/* Pages of `l` in a span. A span has as many tokens as the larger page of the two layouts. */
 static inline uint32_t span_pages(const struct reshard_layout *l,
                                   const struct reshard_layout *other)
 {

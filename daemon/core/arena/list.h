@@ -2,8 +2,8 @@
  * for each kind of list; head and links are record indices. The `prev` of the first record is the
  * last one, so both ends are found at once. A record in no list has `prev` NONE.
  *
- * arena.h makes one set of functions for each kind of list with ARENA_LIST, so a record cannot get
- * into a list of another kind. Invariant: links change only here. */
+ * ARENA_LIST makes one set of functions for each kind of list, so a record cannot get into a list
+ * of another kind. Invariant: links of a record in a list change only here. */
 #ifndef CORE_LIST_H
 #define CORE_LIST_H
 
@@ -22,15 +22,15 @@ struct list {
 
 #define LIST_EMPTY ((struct list){.head = NONE})
 
-/* Where a kind of record has its links: those of record i of n are at first + i * stride. */
+/* The place of the links in a kind of record: record i of n has them at first + i * stride. */
 struct list_space {
     char *first;
     size_t stride;
     uint32_t n;
 };
 
-/* A sanitizer does not see an access past the end of one of the arena's arrays. With
- * TERN_CHECK_BOUNDS every access is checked. */
+/* A sanitizer does not see an access past the end of one of the arena's arrays, since the arena
+ * continues behind it. With TERN_CHECK_BOUNDS every access is checked. */
 #ifdef TERN_CHECK_BOUNDS
 #define ARENA_BOUND(i, n) check((i) < (n))
 #else
@@ -162,8 +162,8 @@ static inline void list_append(struct list_space s, struct list *to, struct list
         list_append(name##_space(c), to, from);                                                    \
     }
 
-/* Free records, as a stack: RECORD_slot_take and RECORD_slot_put. `next` is the link of record i;
- * while the record is in use it means something else. */
+/* Free records, as a stack: RECORD_slot_take and RECORD_slot_put. `next` is the field of record i
+ * that links free records; the field has another meaning while the record is in use. */
 struct free_list {
     uint32_t head, n;
 };

@@ -1,7 +1,7 @@
 /* The index of the disk: a tree of chunks for each (tenant, namespace, layout), separate from the
  * pools' prefix trees but like them. It has the token ids of every chunk, so a match compares
- * tokens and not only hashes (D4). A chunk exists while an entry at or below it needs it; entries
- * with common chunks share them (D9).
+ * tokens and not only hashes (D4). A chunk exists while it is an entry, has children or is pinned;
+ * entries with common chunks share them (D9).
  *
  * Invariants: the parent of a chunk whose HISTORY is kept has its own HISTORY kept, up to the root;
  * a tenant's used bytes are those of its extents that are kept or being written; a STATE extent is
@@ -24,13 +24,13 @@ static inline bool disk_is_entry(const struct disk_chunk *k)
     return k->kept & DISK_HAS(DISK_ENTRY);
 }
 
-/* Returns the chunks of its path, itself included: the length of a walk to the root. */
+/* Returns the number of chunks from `k` up to the root: the length of a walk. A root has 0. */
 static inline uint32_t disk_path(const struct disk_chunk *k)
 {
     return k->depth ? k->depth / k->align : 0;
 }
 
-/* Returns how many of them a reach covers: a window may be longer than the stored path. */
+/* Returns how many chunks of that path lie within `reach`, which may exceed the path. */
 static inline uint32_t disk_within(const struct disk_chunk *k, uint32_t reach)
 {
     return reach < disk_path(k) ? reach : disk_path(k);
@@ -45,21 +45,22 @@ struct disk_tree {
 
 /* Finds or creates the root; NONE if no record is free. */
 uint32_t disk_root_make(struct core *c, struct disk_tree of);
-/* Returns the chunk that the node remembers, possibly not durable yet; NONE: none. */
+/* Returns the chunk that the node remembers, which may not be durable yet; NONE: no valid one. */
 uint32_t disk_of_node(const struct core *c, const struct node *n);
-/* Returns the deepest chunk of the node's path, every token compared, but for remembered chunks;
- * the tree's root for a root. NONE: there is no root. learns: nodes remember what is found. */
+/* Returns the deepest chunk on the disk of the path to `node`, or the root of the disk's tree if
+ * the disk has none. NONE: there is no such root either. Compares every token, except in chunks
+ * that nodes remember. learns: nodes remember the chunks that are found. */
 uint32_t disk_of_path(struct core *c, uint32_t node, bool learns);
 /* Makes the node remember the chunk as its own. */
 void disk_node_is(struct core *c, struct node *n, uint32_t chunk);
-/* For a new node: if its parent's chunk is known, looks up the node's own. */
+/* For a new node: sets the size of its path. If its parent's chunk is known, looks up its own. */
 void disk_node_new(struct core *c, uint32_t node);
 /* Returns the deepest chunk from here upwards at which a session of the pool can resume; NONE. */
 uint32_t disk_above(struct core *c, const struct pool *p, uint32_t chunk);
-/* Returns where a session could resume: from the deepest chunk on the disk of the path to `node`,
- * down along the view; NONE. */
+/* Returns the deepest chunk at which a session could resume; NONE. The chunks are those of the path
+ * to `node` and, if the disk has all of that path, those that match the view below it. */
 uint32_t disk_reach(struct core *c, uint32_t node, struct token_view *w, bool learns);
-/* The same without a node: for a namespace of the pool that is not in memory. */
+/* The same from the root, for a namespace of the pool of which memory has no node. */
 uint32_t disk_reach_anew(struct core *c, const struct pool *p, struct namespace_id ns,
                          struct token_view *w);
 
@@ -75,11 +76,12 @@ struct disk_fresh {
 /* Creates a chunk under its parent, with nothing kept yet. NONE: no record is free. */
 uint32_t disk_chunk_make(struct core *c, const struct disk_fresh *f);
 struct token_view disk_fresh_view(const struct core *c, const struct disk_fresh *f);
-/* Returns the child with the view's tokens and keys; NONE. bad_too: also one that lookups skip. */
+/* Returns the child with the view's tokens and keys; NONE. bad_too: also a child that lookups
+ * skip, since it is bad or has no durable HISTORY. */
 uint32_t disk_child(const struct core *c, uint32_t parent, struct token_view *w, bool bad_too);
 /* Removes the chunk if it is not needed, and then its ancestors likewise. */
 void disk_chunk_offer(struct core *c, uint32_t chunk);
-/* Removes the rest of the unneeded chunks. Returns false if there are more. */
+/* Removes unneeded chunks that disk_chunk_offer left. Returns false if there are more. */
 bool disk_bare_flush(struct core *c);
 static inline void disk_pin(struct core *c, uint32_t chunk)
 {
@@ -114,19 +116,19 @@ struct disk_file_new {
     uint64_t number;
 };
 uint32_t disk_file_take(struct core *c, const struct disk_file_new *f); /* NONE: no record */
-/* Marks the namespace's files: its reset ends when all are gone, also those that are LEAVING by
- * now, which a crash could restore. */
+/* Marks the namespace's files. Its reset ends when all of these are gone, also those that are
+ * LEAVING already, since a crash could restore them. */
 void disk_files_reset(struct core *c, uint32_t tenant, struct namespace_id ns);
 void disk_file_free(struct core *c, uint32_t file);
 /* An extent of the file is no longer needed. */
 void disk_extent_gone(struct core *c, uint32_t file, uint64_t offset, uint64_t bytes);
 /* A reset root or file is gone for good. */
 void disk_reset_over(struct core *c, uint32_t tenant);
-/* Removes a file without needed extents: after its last one, or if it had none. */
+/* Removes the file if none of its extents is needed. */
 void disk_file_offer(struct core *c, uint32_t file);
 /* Emits actions for the queued removals. Returns false if there are more. */
 bool disk_gone_flush(struct core *c, struct actions *out);
-/* The file is gone for good: it was removed, or is missing for another reason. 0: all files are. */
+/* The file is gone for good: it was removed, or is missing. number 0: all files are missing. */
 void disk_file_dropped(struct core *c, uint64_t number);
 
 #endif

@@ -1,13 +1,13 @@
 /* The reserve of a pool with write-behind: the nodes that leave the device next, in eviction order,
- * each with a host copy or one under way. Eviction takes them first and loses nothing. A request
- * for more than is ready waits for copies of the rest (session/room.c). A node that is used leaves
- * the reserve, and its ancestors with it. Invariant: a node of the reserve has no child on the
- * device outside of the reserve. */
+ * each with a host copy or with one under way. Eviction takes these nodes first and loses nothing.
+ * A request that needs more than the reserve waits for copies of the rest (session/room.c). A node
+ * that is used leaves the reserve, and its ancestors with it. Invariant: all children on the device
+ * of a node in the reserve are in the reserve. */
 #include "core/tier/host.h"
 #include "core/tree/nodes.h"
 
-/* One in so many nodes of the device is in the reserve. A node there uses room on both tiers, so a
- * larger reserve costs room on the host. */
+/* One in so many nodes of the device is in the reserve. A node in the reserve uses room on both
+ * tiers, so a larger reserve costs room on the host. */
 #define RESERVE_PART 64
 
 static uint32_t wanted(const struct pool *p)
@@ -17,7 +17,7 @@ static uint32_t wanted(const struct pool *p)
     return part > 0 ? part : 1;
 }
 
-/* Adds one node. Returns false if none can join now. */
+/* Adds one node, or skips one that cannot be copied now. Returns false if no node can join. */
 static bool fill_one(struct core *c, struct pool *p)
 {
     uint32_t slot = evict_next_of(c, p, HEAP_NEXT);
@@ -54,10 +54,10 @@ static bool evicting(const struct core *c)
     return false;
 }
 
-/* Loads that wait for copies from the host need their pages on both tiers until then, and make room
- * when they have them. The reserve waits for that instead of evicting pages that exist only once. A
- * piece is counted in nodes that joined or were skipped. A pool that finds no room on the host
- * takes no part of the piece, so the pools behind it have their turn. */
+/* A load needs its pages on both tiers until the copies from the host have ended, and then frees
+ * room. The reserve waits for the end of a pool's loads instead of evicting pages that exist only
+ * once. A piece is counted in nodes that joined or were skipped. A pool that finds no room on the
+ * host uses nothing of the piece, so the pools behind it have their turn. */
 bool reserve_flush(struct core *c)
 {
     uint32_t most = c->limits.give_back_visits ? c->limits.give_back_visits : RESERVE_NODES_MAX;

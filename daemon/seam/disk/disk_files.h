@@ -1,5 +1,5 @@
-/* The file system, as the disk tier uses it: files that are written once, synced and then given
- * their name. file_ops.c implements it with O_DIRECT and io_uring; the tests' simulated disk is
+/* The file system, as the disk tier uses it: a file is written once, synced and then renamed to its
+ * final name. file_ops.c implements it with O_DIRECT and io_uring; the tests' simulated disk is
  * another implementation, which can lose unsynced bytes, tear them, write them elsewhere, run full
  * and fail.
  *
@@ -32,19 +32,19 @@ struct disk_files {
     /* Reserves `bytes` for a fresh file, which reads as zeros: later writes into it need no more
      * room and wait for no other write. -ENOSPC. NULL: a file grows as it is written. */
     int (*reserve)(void *ctx, int file, uint64_t bytes);
-    /* Submits one piece; it is moved whole or fails. The caller knows that the lane has room. */
+    /* Submits one piece, which is moved whole or fails. The lane must have room for it. */
     int (*submit)(void *ctx, uint32_t lane, int file, bool write, const struct disk_piece *piece);
     /* Waits for a piece of the lane, *ret_token. 0, or its error; -ENODATA: the file is shorter. */
     int (*reap)(void *ctx, uint32_t lane, uint64_t *ret_token);
     int (*sync)(void *ctx, int file);                           /* makes its bytes durable */
     int (*rename)(void *ctx, const char *from, const char *to); /* within one folder */
-    int (*sync_folder)(void *ctx, const char *name); /* of that file: makes names durable */
+    int (*sync_folder)(void *ctx, const char *name); /* the file's folder: makes names durable */
     int (*remove)(void *ctx, const char *name);      /* -ENOENT: no such file */
     int (*punch)(void *ctx, int file, uint64_t offset, uint64_t bytes); /* a hole: reads as zeros */
-    /* Calls `found` for each file of a tenant's folder, in any order; no folder: for none. */
+    /* Calls `found` for each file of a tenant's folder, in any order. 0 if there is no folder. */
     int (*list)(void *ctx, const char *tenant, void (*found)(void *to, const char *name), void *to);
     int (*room)(void *ctx, uint64_t *ret_bytes); /* free bytes of the file system */
-    /* Returns true if the spill directory was removed; `make` makes it again. NULL: never. */
+    /* Returns true if the spill directory was removed; `make` makes it anew. NULL: it never is. */
     bool (*gone)(void *ctx);
     void *ctx;
 };

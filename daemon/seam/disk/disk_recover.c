@@ -1,6 +1,6 @@
 /* A start takes over the files that earlier runs left, and a verification reads them: see disk.h.
- * Invariant: nothing is removed before every file is known to have a format that this daemon knows
- * and its key, since a file that it cannot read for such a reason is no leftover. */
+ * Invariant: nothing is removed before the headers of all files were checked. A file of a newer
+ * format, with another key or of another tenant is no leftover, and ends the start. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,7 +20,7 @@ struct recovery {
     void *ctx;
     struct disk_recovery *ret;
     uint64_t served_ns;
-    uint64_t good; /* extents, of the file in work */
+    uint64_t good; /* good extents of the current file */
     bool keep;     /* the file may contain extents that were not read */
 };
 
@@ -55,7 +55,7 @@ static void recovered(void *ctx, const struct scan_found *f)
     }
 }
 
-/* A whole file that this daemon cannot read is no leftover: the operator decides. */
+/* Fails if this daemon cannot read a finished file, which the operator may still need. */
 static enum tern_err refuse_unreadable(struct recovery *r, const char **ret_why)
 {
     static const char *const texts[DISK_FAULTS] = {
@@ -82,7 +82,7 @@ static enum tern_err refuse_unreadable(struct recovery *r, const char **ret_why)
     return TERN_OK;
 }
 
-/* The name is gone for good once the folder is synced, which is done once per tenant. */
+/* The removal is durable once sync_folders has synced the folder, once for each tenant. */
 static enum tern_err remove_file(struct recovery *r, const struct scan_file *f,
                                  const char **ret_why)
 {
@@ -114,7 +114,7 @@ static enum tern_err sync_folders(struct recovery *r, const bool *changed, const
     return TERN_OK;
 }
 
-/* *ret_gone: the file had nothing of use, and was removed. */
+/* *ret_gone: the file contained nothing of use, and was removed. */
 static enum tern_err recover_file(struct recovery *r, const struct scan_file *f, bool *ret_gone,
                                   const char **ret_why)
 {

@@ -1,5 +1,6 @@
-/* Results of prompts and pages, and durations: the core's figures (core/figures.h) and the time to
- * answer requests. All numbers only grow, so two readings give a rate. */
+/* Answers with counts of prompts and pages, and with durations: the core's figures
+ * (core/figures.h) and the time to answer requests; and the rows of namespaces. Figures, counts and
+ * sums only grow while their subject exists, so two readings give a rate. */
 #include "shell/admin/admin_rows.h"
 
 #define NS_PER_US 1000u
@@ -22,7 +23,7 @@ static void put_counts(const struct figure_counts *f, struct text_out *out)
         TEXT(out, U64(figure_keys[i], f->v[i]));
 }
 
-/* Buckets up to the last one that counts something: the i-th ends at 2^i microseconds. */
+/* Writes the buckets up to the last one that is not 0: bucket i ends at 2^i microseconds. */
 static void histogram_put(const char *key, const struct histogram *h, struct text_out *out)
 {
     uint32_t n = HISTOGRAM_BUCKETS;
@@ -68,7 +69,7 @@ static void stats_pools(const struct admin_ctx *ctx, uint32_t tenant, struct tex
     TEXT(out, CLOSE_ARRAY);
 }
 
-/* The results of fetches from each peer, and page bytes from that peer by transport. */
+/* The results of fetches from each peer, and the page bytes received from it, by transport. */
 static void stats_peers(const struct admin_ctx *ctx, struct text_out *out)
 {
     TEXT(out, OPEN_ARRAY("peers"));

@@ -1,7 +1,7 @@
-/* The settings, each written once: section and key in YAML (the flag is --SECTION.KEY, or --KEY
+/* The table of settings. A row has section and key in YAML (the flag is --SECTION.KEY, or --KEY
  * without a section), field, kind of value, range, default and meaning. The readers of the file and
- * the flags, and the printer, walk this table. A new setting is a row in config_table.c, a field in
- * config.h and a line in deploy/ternd.yaml (test_config compares). Internal to config*.c. */
+ * of the flags walk the table, and so does the printer. A new setting is a row in config_table.c, a
+ * field in config.h and a line in deploy/ternd.yaml (test_config compares). For config*.c. */
 #ifndef SHELL_CONFIG_TABLE_H
 #define SHELL_CONFIG_TABLE_H
 
@@ -9,7 +9,7 @@
 
 enum value_kind {
     VALUE_COUNT, /* a whole number; fields of 2, 4 and 8 bytes */
-    VALUE_BYTES, /* the same with an optional K, M, G or T (powers of 1024) */
+    VALUE_BYTES, /* a number of bytes, with an optional K, M, G or T (powers of 1024) */
     VALUE_MODE,  /* octal */
     VALUE_BOOL,
     VALUE_NAME,
@@ -17,10 +17,10 @@ enum value_kind {
     VALUE_ENDPOINT, /* host:port, [v6]:port */
     VALUE_LEVEL,
     VALUE_TRANSPORT,
-    VALUE_DEVICES, /* names joined by '+', or auto */
-    VALUE_REGIONS, /* the same, for a tenant's regions, or index */
-    VALUE_NICS,    /* likewise, but regions may share a device; or auto */
-    VALUE_BY_PORT, /* a whole number, or auto: XFER_BY_PORT */
+    VALUE_DEVICES, /* different names joined by '+', or auto */
+    VALUE_REGIONS, /* different names joined by '+', one for each region of a tenant; or index */
+    VALUE_NICS,    /* names joined by '+', one for each region, which may be equal; or auto */
+    VALUE_BY_PORT, /* a whole number; or auto, read as XFER_BY_PORT */
 };
 
 /* The effect of a reload on a changed setting. */
@@ -38,20 +38,20 @@ struct setting {
     enum setting_change change;
     size_t offset, size; /* in struct config, struct config_tenant or struct config_peer */
     uint64_t min, max;
-    const char *initial; /* NULL: derived from others, or required in a list's entry */
+    const char *initial; /* default; NULL: derived from others, or required in a list's entry */
     const char *doc;
 };
 
 #define SETTINGS_MAX  CONFIG_SETTINGS_MAX
 #define TENANT_FIELDS 15
-#define TENANT_SIZES  4             /* index of the first field that a reserve has too */
-#define PEER_FIELDS   3             /* and a list of tenants */
-#define PEER_ADDRESS  1             /* index of the address */
-#define PEER_NAMES    TENANT_FIELDS /* field number of a peer's list of tenants */
-#define ENTRY_ITSELF  (TENANT_FIELDS + 1)
+#define TENANT_SIZES  4                   /* index of the first field that `reserve` has too */
+#define PEER_FIELDS   3                   /* without the list of tenants, which is PEER_NAMES */
+#define PEER_ADDRESS  1                   /* index of the address */
+#define PEER_NAMES    TENANT_FIELDS       /* index of a peer's list of tenants */
+#define ENTRY_ITSELF  (TENANT_FIELDS + 1) /* index that stands for the whole entry */
 #define COUNT_MAX     (1u << 28)
 #define MEMORY_MAX    ((uint64_t)1 << 50)
-#define SPILL_PART    UINT64_MAX /* tenants[].spill_bytes that is not set */
+#define SPILL_PART    UINT64_MAX /* value of tenants[].spill_bytes while it is not set */
 #define DEADLINE_MIN  10
 #define DEADLINE_MAX  3600000
 
@@ -77,13 +77,13 @@ struct loader {
     enum origin tenant_origin[CONFIG_TENANTS_MAX], peer_origin[CONFIG_PEERS_MAX];
     uint32_t reserved;                         /* tenants of the reserve, the last ones */
     uint32_t tenant_given[CONFIG_TENANTS_MAX]; /* bit f: the entry sets config_tenant_fields[f] */
-    /* Owned. Names, each followed by '+', resolved when all tenants are known; NULL: none. */
+    /* Owned. Names, each followed by '+'; config_resolve reads them. NULL: none. */
     char *peer_tenants[CONFIG_PEERS_MAX];
     const char *file_name; /* borrowed; for messages */
     const uint8_t *text;   /* borrowed; the YAML bytes; NULL without a file */
     size_t text_bytes;
-    /* Lines of the file, from 1; 0: not in the file. Indexed by field: see loader_field. */
-    uint32_t line; /* line being read */
+    /* Lines of the file, from 1; 0: not in the file. Lines of an entry: by loader_field's index. */
+    uint32_t line; /* line being read; 0: none is */
     uint32_t row_line[SETTINGS_MAX];
     uint32_t tenant_line[CONFIG_TENANTS_MAX][ENTRY_ITSELF + 1];
     uint32_t peer_line[CONFIG_PEERS_MAX][ENTRY_ITSELF + 1];
@@ -106,7 +106,7 @@ enum tern_err yaml_load(struct loader *l);
 /* config_flags.c. first: reads only the flags that choose the file and its use. */
 enum tern_err flags_read(int argc, char **argv, struct loader *l, bool first);
 
-/* config_loader.c: values from the file and flags enter here. On failure each sets the message. */
+/* config_loader.c: these store values of the file and of flags. On failure each writes *why. */
 enum tern_err loader_set(struct loader *l, size_t setting, const char *text, enum origin origin);
 enum tern_err loader_entry_add(struct loader *l, const char *list, enum origin origin,
                                uint32_t *ret_slot); /* list: tenants or peers */
@@ -123,11 +123,12 @@ const char *loader_retired(const char *section, const char *key);
 uint32_t *loader_lines(struct loader *l, const char *list, uint32_t slot); /* indexed by field */
 /* The origin of a setting's value. */
 enum origin loader_origin(const struct loader *l, const char *section, const char *key);
-/* Writes the message after its place and returns INVALID. */
+/* Writes the place of a value (line of the file, or flag), then the message. Returns INVALID.
+ * index: of a list's entry; -1: no list. */
 enum tern_err loader_fail(struct loader *l, enum origin origin, const char *section, int index,
                           const char *key, const char *format, ...)
     __attribute__((format(printf, 6, 7)));
-/* The same for a setting, or for the i-th entry of a list; key NULL: the whole entry. */
+/* The same for a setting, or for entry i of a list; key NULL: the whole entry. */
 #define setting_fail(l, section, key, ...)                                                         \
     loader_fail(l, loader_origin(l, section, key), section, -1, key, __VA_ARGS__)
 #define tenant_fail(l, i, key, ...)                                                                \
@@ -135,24 +136,24 @@ enum tern_err loader_fail(struct loader *l, enum origin origin, const char *sect
 #define peer_fail(l, i, key, ...)                                                                  \
     loader_fail(l, (l)->peer_origin[i], "peers", (int)(i), key, __VA_ARGS__)
 
-/* ---- config_derive.c, the second half of loading: names become slots, open settings are derived
- * from the others, and the whole is checked. config.c calls these in this order. ---- */
+/* ---- config_derive.c, the second half of loading. config.c calls config_resolve, config_derive
+ * and config_check, in this order. ---- */
 
 /* Resolves the tenants of peers and adds the reserve's tenants. Refuses duplicates, and entries
  * without a name, a socket or memory. */
 enum tern_err config_resolve(struct loader *l);
 
-/* config_peer.c: the fault of a peer that has a name; NULL: none. */
+/* config_peer.c: the fault in the entry of a peer that has a name; NULL: none. */
 const char *config_peer_wrong(const struct config_peer *peer);
 
-/* Sets the settings without a value that have no fixed default. */
+/* Derives settings that have neither a value nor a fixed default. */
 void config_derive(struct loader *l);
 
-/* Refuses more memory than the machine has, limits that the core does not accept, and peers in the
- * clear without consent. */
+/* Checks the whole. Refuses, among others, more memory than the machine has, limits that the core
+ * does not accept, and peers in the clear without consent. */
 enum tern_err config_check(struct loader *l);
 
-/* config_spill.c: the same for the disk tier. */
+/* config_spill.c: config_derive and config_check call these for the disk tier. */
 void config_derive_spill(struct config *c);
 enum tern_err config_check_spill(struct loader *l);
 

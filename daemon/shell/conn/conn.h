@@ -57,53 +57,53 @@ struct client_conn {
 struct client_conn_ops {
     /* Processes a frame of a greeted connection; header and body are borrowed for the call. */
     void (*frame)(struct client_conn *c, const struct frame_header *h, const uint8_t *body);
-    /* Called once, when no frame follows. */
+    /* Called once, when no further frame follows. */
     void (*closed)(struct client_conn *c);
 };
 
-/* The place where clients wait until their Hello is whole. */
+/* The door of a socket: clients wait there until their Hello has arrived whole. */
 struct client_door {
     struct daemon *d;
     uint32_t tenant; /* NONE: the operators */
     enum door_verdict (*enter)(struct daemon *d, uint32_t tenant, int fd);
     struct door *door;       /* owned */
     struct door_stats shown; /* counts that the log has reported */
-    bool again;              /* a slot became free: clients that waited for one try again */
+    bool again;              /* a slot became free: clients that wait for one are to try again */
 };
 
 struct client_conns {
     const struct client_conn_ops *ops; /* static */
     struct client_conn *v;             /* owned; [0, n) */
     uint32_t n, open;
-    void (*quiet)(struct client_conn *c); /* frees the slot if nothing of an ended one is left */
+    void (*quiet)(struct client_conn *c); /* frees an ended one's slot if nothing uses it */
     struct client_conn *free;
-    struct client_conn *giving; /* list: answers with the client's own descriptor */
+    struct client_conn *giving; /* list: their answers with a bell's client end are unsent */
     uint32_t tenant_open[CONFIG_TENANTS_MAX], admin_open;
     struct bell_reads bell_reads[CONFIG_TENANTS_MAX];
     uint32_t unread[CONFIG_TENANTS_MAX]; /* ended connections with an unread answer: see bell.h */
-    /* Slots in use: open, or closed with operations on the ring. A tenant uses none of another's;
-     * the last entry is the operators'. */
+    /* Slots in use: open, or ended and not free yet. A tenant uses no slots of another; the last
+     * entry is the operators'. */
     uint32_t held[CONFIG_TENANTS_MAX + 1];
     struct client_door door[CONFIG_TENANTS_MAX + 1]; /* the operators' door follows the tenants' */
     uint64_t brought;  /* connections ended because their client sent descriptors */
     uint64_t refused;  /* connections refused since the start: above a limit, or with a `refusal` */
-    uint32_t internal; /* the core's slot for requests of the daemon itself: n */
+    uint32_t internal; /* the core's connection for requests of the daemon itself: slot n */
     struct listener tenant[CONFIG_TENANTS_MAX], admin;
 };
 
 enum tern_err conns_init(struct daemon *d);
 enum tern_err conns_listen(struct daemon *d, char *why, size_t cap);
-/* Makes the socket of a tenant that joins. On failure its slot is unchanged. */
+/* Makes the socket of a tenant that joins. On failure the tenant's slot is unchanged. */
 enum tern_err conns_join(struct daemon *d, uint32_t tenant, const struct config_tenant *with,
                          char *why, size_t cap);
 void conns_tick(struct daemon *d, uint64_t now_ns);
 void conns_finish(struct daemon *d);
-/* How descriptors that clients send are refused (seam/io/client_fds.h); static. */
+/* Text, static, for the log: how descriptors that clients send are refused (client_fds.h). */
 const char *conns_descriptors(const struct daemon *d);
 
 /* Returns NULL unless the core may answer on that connection. */
 struct client_conn *conn_for_reply(struct daemon *d, uint32_t slot);
-/* Closes the connections of a process. Call it before the core receives the exit. */
+/* Closes the connections of a process. Call this before the core receives EV_PROC_GONE. */
 void conns_close_proc(struct daemon *d, uint32_t proc);
 
 static inline bool conn_is_admin(const struct client_conn *c)
@@ -111,13 +111,13 @@ static inline bool conn_is_admin(const struct client_conn *c)
     return c->tenant == NONE;
 }
 
-/* conn_door.c. `enter` as in door.h; DOOR_WAIT: wait for a closing connection's slot. */
+/* conn_door.c. `enter` as in door.h. DOOR_WAIT: ended connections still use the last slots. */
 enum tern_err conn_doors_create(struct daemon *d,
                                 enum door_verdict (*enter)(struct daemon *d, uint32_t tenant,
                                                            int fd));
-void conn_doors_destroy(struct daemon *d); /* before any connection: it runs the ring */
+void conn_doors_destroy(struct daemon *d); /* runs the ring: call it before conns_finish */
 void conn_doors_tick(struct daemon *d, uint64_t now_ns);
-void conn_doors_again(struct daemon *d); /* outside a step of the core */
+void conn_doors_again(struct daemon *d); /* call it outside a step of the core */
 struct client_door *conn_door(struct daemon *d, uint32_t tenant);
 /* Logs the door's changes since `shown`. */
 void door_log_change(const struct door_stats *now, const char *name, struct door_stats *shown);

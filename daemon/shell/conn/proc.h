@@ -1,7 +1,7 @@
-/* The processes at the other end of our Unix sockets. Each has one slot for all its connections,
- * identified by pid and start time and pinned by a pidfd, so that a recycled pid is not mistaken
- * for it. Invariant: a slot is kept until the kernel has proved the exit, and only then the core
- * receives it. Used by conn.c and daemon.c; owner thread only; allocates only at init. */
+/* The processes at the other end of our Unix sockets. Each process has one slot for all its
+ * connections, identified by its pid and watched by a pidfd, so that a process with a recycled pid
+ * is not mistaken for it. Invariant: a slot is kept until the kernel has proved the exit, and only
+ * then the core receives EV_PROC_GONE. Owner thread only; allocates only at init. */
 #ifndef SHELL_PROC_H
 #define SHELL_PROC_H
 
@@ -35,8 +35,8 @@ struct proc_table {
     struct io *io;
     struct proc *v; /* owned */
     uint32_t n;
-    /* Called when the kernel has proved the exit of the process in `slot`, which is free after
-     * it. */
+    /* Called when the kernel has proved the exit of the process in `slot`. The slot is free after
+     * the call. */
     void (*gone)(void *ctx, uint32_t slot);
     void *ctx;
 };
@@ -45,15 +45,16 @@ enum tern_err proc_table_init(struct proc_table *t, struct io *io, uint32_t n,
                               void (*gone)(void *ctx, uint32_t slot), void *ctx);
 void proc_table_finish(struct proc_table *t);
 
-/* Finds or allocates the slot of the process that connected `sock` to that tenant's socket, of
- * whose processes at most `share` are watched. DENIED: it cannot be watched from here; BUSY: the
- * table or the share is full; GONE: it has exited. *ret_why, static, is the advice. */
+/* Finds or allocates the slot of the process that connected `sock` to that tenant's socket. A
+ * tenant has at most `share` slots. DENIED: the process cannot be watched from here. BUSY: the
+ * table or the share is full, or no descriptor is free. GONE: it has exited. *ret_why, static, is
+ * the advice. */
 enum tern_err proc_take(struct proc_table *t, int sock, uint32_t tenant, uint32_t share,
                         uint32_t *ret_slot, const char **ret_why);
 
 /* The pid of a slot, for logs. */
 pid_t proc_pid(const struct proc_table *t, uint32_t slot);
-/* The pids of an engine's processes, "17,18"; NONE: no process. */
+/* Writes the pids of an engine's processes, "17,18". `procs` are slots; NONE: no process. */
 void proc_pids(const struct proc_table *t, const uint32_t procs[PROCS_PER_ENGINE_MAX], char *ret,
                size_t cap);
 

@@ -1,8 +1,9 @@
 /* Each event is one line, built in a buffer on the stack and written by one call, so that lines of
  * several processes on one terminal don't mix. Each event name has an allowance (a token bucket)
- * per level: LOG_BURST lines at once, then LOG_PER_SECOND. Lines beyond it are counted, and the
- * next written line has the count. Invariant: no thread waits for the reader: a line without room
- * is lost and counted. A writable pipe has room for PIPE_BUF bytes, so its write does not block. */
+ * per level: LOG_BURST lines at once, then LOG_PER_SECOND. Lines beyond the allowance are counted,
+ * and the event's next written line has the count. Invariant: no thread waits for the reader: a
+ * line without room is lost and counted. A pipe that poll calls writable has room for PIPE_BUF
+ * bytes, so the write does not block. */
 #include "shell/log/log.h"
 
 #include <assert.h>
@@ -27,7 +28,7 @@ static_assert(LOG_LINE_MAX < PIPE_BUF, "a line fits into a pipe that has room");
 #define SPEC_MAX      24 /* one conversion: %, flags, width, length, letter */
 
 struct bucket {
-    const char *event; /* NULL: not yet used */
+    const char *event; /* NULL: the bucket is unused */
     enum log_level level;
     uint64_t allowance_ns, seen_ns, suppressed;
 };
@@ -114,7 +115,7 @@ static struct bucket *bucket_of(enum log_level level, const char *event, uint64_
     return &logger.bucket[i];
 }
 
-/* Decides whether this line is written, and returns how many before it were not. */
+/* Returns true if this line may be written; then *ret_suppressed is how many before it were not. */
 static bool admitted(enum log_level level, const char *event, uint64_t now_ns,
                      uint64_t *ret_suppressed)
 {
@@ -147,7 +148,8 @@ static void put_text(struct line *l, const char *text)
         put_char(l, *text++);
 }
 
-/* Writes a plain word unchanged, others in quotes with quotes and unprintable bytes escaped. */
+/* Writes a plain word unchanged. Writes any other value in quotes, and escapes quotes, backslashes
+ * and unprintable bytes. */
 static void put_value(struct line *l, const char *value)
 {
     const size_t plain = shown_plain(value, " \"=\\");
@@ -167,7 +169,7 @@ static void put_value(struct line *l, const char *value)
     put_char(l, '"');
 }
 
-/* Reads the integer that the conversion names, with the length that was passed, and widens it. */
+/* Reads the integer argument of a conversion, by the conversion's length, and widens it. */
 static uint64_t take_integer(const char *lengths, bool is_signed, va_list *args)
 {
     if (strcmp(lengths, "ll") == 0 || strcmp(lengths, "j") == 0)
@@ -204,7 +206,7 @@ static const char *put_conversion(struct line *l, const char *f, va_list *args)
 
         strcat(spec, (const char[]){'j', letter, '\0'});
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral" /* built from a checked part of it */
+#pragma GCC diagnostic ignored "-Wformat-nonliteral" /* built from a checked part of the format */
         snprintf(text, sizeof text, spec, take_integer(lengths, is_signed, args));
 #pragma GCC diagnostic pop
         put_text(l, text);
@@ -223,7 +225,7 @@ static void put_format(struct line *l, const char *format, va_list *args)
         }
         format = put_conversion(l, format + 1, args);
         if (format == NULL) {
-            put_text(l, "format_error"); /* the next arguments cannot be located */
+            put_text(l, "format_error"); /* further arguments cannot be located */
             return;
         }
     }

@@ -10,8 +10,8 @@
 #include "shell/log/log.h"
 #include "shell/peers/link_internal.h"
 
-/* Stages of our certificate's expiry: 0: more than a tenth of its life is left, 1: a tenth, 2: a
- * hundredth, EXPIRY_STAGES: nothing. Not days, because some certificates live for hours. */
+/* Stages of our certificate's expiry. 0: more than a tenth of its life is left, 1: at most a tenth,
+ * 2: at most a hundredth, EXPIRY_STAGES: nothing. Not days: some certificates live for hours. */
 #define EXPIRY_STAGES 3
 
 #define CALLER_BYTES (INET6_ADDRSTRLEN + 8) /* [ADDRESS]:PORT */
@@ -23,8 +23,8 @@ static uint32_t expiry_stage(const struct tls_stats *own)
                                                   : own->left_s <= own->own.life_s / 10;
 }
 
-/* Logs the expiry once per stage. A link that is up outlives the certificate, so nothing else shows
- * that the next link will be refused. */
+/* Logs the expiry once per stage and certificate. A link that is up outlives the certificate, so
+ * nothing else shows that the next link will be refused. */
 void links_tls_tick(struct daemon *d)
 {
     struct tls_stats own;
@@ -45,7 +45,7 @@ void links_tls_tick(struct daemon *d)
     d->links.expiry_told = stage;
 }
 
-/* Logs our new certificate. */
+/* Logs the certificate that was just loaded. */
 static void log_own(struct daemon *d, const struct tls_files *files)
 {
     struct tls_stats own;
@@ -124,7 +124,8 @@ static void caller(const struct peer_link *l, char ret[CALLER_BYTES])
                  tcp_port(&addr));
 }
 
-/* A dialled peer is redialled and refuses again, so each cause is a warning only once. */
+/* An outbound link is dialled again and meets the same refusal, so there each cause is a warning
+ * only once. */
 void link_tls_refused(struct peer_link *l, enum tls_refusal why, const char *detail)
 {
     struct daemon *d = l->d;

@@ -22,7 +22,7 @@ static enum tern_err refuse(char *why, size_t cap, const char *text)
     return TERN_INVALID;
 }
 
-/* Makes the socket blocking: on a non-blocking one the ring's wait would end at once. */
+/* Makes the socket blocking: on a non-blocking one the ring's accept would end at once. */
 static bool prepare(int fd)
 {
     int flags = fcntl(fd, F_GETFL);
@@ -98,7 +98,7 @@ enum tern_err listen_fds_take(struct listen_fds *fds, const char *name, const ch
         }
         l->fd = fds->v[i].fd;
         l->given = true;
-        l->refuses = client_fds_refuse(l->fd); /* except for clients that connected before */
+        l->refuses = client_fds_refuse(l->fd); /* not for clients that connected earlier */
         snprintf(l->path, sizeof(l->path), "%s", path);
         fds->v[i].fd = -1;
         log_event(LEVEL_INFO, "socket_taken", "name=%s path=%s", name, path);

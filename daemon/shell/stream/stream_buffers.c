@@ -1,8 +1,9 @@
 /* The buffers of the send queues, and which stream may allocate them. Each stream can always have
- * one. Each share (a tenant, the operators, the peers) has reserved ones, and takes no more of the
- * common rest than it leaves to the others. In a full share the stream with the most buffers is
- * closed and loses those not being sent. See stream.h. Invariant: a stream with fewer buffers than
- * another of its share never ends for lack of buffers, and no share ends a stream of another. */
+ * one. Each share (a tenant, the operators, the peers) has reserved buffers, and takes no more of
+ * the common rest than it leaves to the others. In a full share the stream with the most buffers is
+ * closed and loses those that are not being sent. See stream.h. Invariant: no stream ends for lack
+ * of shared buffers while another of its share has more and some of these are not being sent. No
+ * share ends a stream of another. */
 #include "base/check.h"
 #include "shell/stream/stream_internal.h"
 
@@ -85,7 +86,7 @@ void send_buffers_drop(struct stream *s)
     }
 }
 
-/* The next flush closes the stream: here a step for another connection may be in progress. */
+/* Leaves the close to the next flush, since a step for another connection may be in progress. */
 static void doom(struct stream *s)
 {
     stream_state_move(&s->state, STREAM_DOOMED);

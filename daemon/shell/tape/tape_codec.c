@@ -70,7 +70,7 @@ static void list(struct codec *c, struct codec_list v)
     c->lists[c->nlists++] = v;
 }
 
-/* own: the event's field, if `v` is a copy. */
+/* own: the event's own field, which the list names; `v` may be a copy of it. */
 static void tokens(struct codec *c, struct req_tokens *v, struct req_tokens *own)
 {
     v->n = within(c, v->n, 0, SESSION_TOKENS_MAX + 1);
@@ -240,9 +240,9 @@ static void ticket(struct codec *c, struct ticket *v)
     codec_u64(c, &(of).member[0]);                                                                 \
     codec_u64(c, &(of).member[1]);
 
-/* Operators' requests have no message in tern.proto that would reveal a field missing in
- * messages.h, and a tape without that field would replay another request. So check that the named
- * fields fill the struct. */
+/* Operators' requests have no message in tern.proto, so no comparison with it finds a field that
+ * messages.h lacks, and a tape without that field would replay a different request. So check that
+ * the named fields fill the struct. */
 #define F(of, member, KIND, limit) +sizeof(((struct request *)0)->of.member)
 #define ALL_NAMED(NAME, of)                                                                        \
     static_assert(sizeof((struct request *)0)->of - (0 REQUEST_##NAME(F)) <                        \
