@@ -5,14 +5,24 @@
  * process. Each rank process of an engine makes its own connection, joins under the same engine
  * name, and maps its own region. docs/engine-guide.md shows the calls in their order.
  *
- * Include this header: it includes the others, one a subject.
- *   tern_pool.h     layouts, pools, and steps that are done
+ * Include this header. It includes the others, one for each subject:
+ *   tern_pool.h     layouts, pools, and the steps that devices have finished
  *   tern_session.h  prefixes, sessions, batches, turns, retract and recover
  *   tern_fetch.h    pages from other daemons, by name or by ticket, and from the disk
  *   tern_lease.h    pages leased ahead of need, so that decode does not wait
  *   tern_record.h   turn records: token ids, log-probabilities and blobs of turns
  *   tern_async.h    requests that are submitted and polled, and subscriptions
  *   tern_blocks.h   blocks by key, for engines that own their KV memory
+ *
+ * Words that all headers use:
+ *   step          One iteration of the engine, by its number. A step has passed when the devices of
+ *                 all ranks of the engine have finished it (tern_done_step).
+ *   chunk         L tokens. Prefixes are committed and shared in whole chunks (tern_pool_open).
+ *   resume point  A depth from which a session can continue, because all HISTORY and STATE that it
+ *                 needs there exists (enum tern_family).
+ *   away          A session is away from tern_retract until tern_recover.
+ *   record        An entry of one of the daemon's tables, whose sizes the daemon's configuration
+ *                 limits; a turn record is something else (tern_record.h).
  *
  * Threads. A struct tern and every object obtained from it belong to one thread at a time; another
  * thread may take over between two calls. Different connections are independent. If a thread calls
@@ -22,24 +32,26 @@
  * queue of blocks (tern_blocks.h). It installs no signal handler and never logs.
  *
  * Blocking. A call with a deadline_ms (0: TERN_DEADLINE_DEFAULT_MS) blocks at most that long and
- * then returns TERN_TIMED_OUT. The request may still take effect. Repeat it if the function's
- * comment allows that. No later answer names the pages that such a request added to a session:
- * after TIMED_OUT with an unchanged result, call tern_recover, which returns the session's lengths
- * and its whole table. The asynchronous form (tern_submit_* and tern_poll) never blocks.
+ * then returns TERN_TIMED_OUT. The request may still take effect. Repeat the call if the function's
+ * comment allows that. If a call on a session times out and leaves its result unchanged, no later
+ * answer names the pages that the request may have added to the session. Then call tern_recover,
+ * which returns the session's lengths and its whole table. The asynchronous form (tern_submit_* and
+ * tern_poll) never blocks.
  *
- * Lost connections. After TERN_DAEMON_LOST, which only the library returns, never a daemon, the
- * connection is dead: every later call on it returns TERN_DAEMON_LOST. TERN_PEER_LOST is different:
- * the daemon of another host is not connected, and this connection stays usable. TERN_MALFORMED
- * means that the daemon sent an invalid message; the connection is dead then, too. (The calls for
- * turn records also use MALFORMED for another error.) The pools stay mapped until tern_destroy, so
- * that kernels in flight touch valid memory. After tern_destroy connect again. A daemon that was
- * restarted has another incarnation, and it answers every handle from before with TERN_GONE.
+ * Lost connections. After TERN_DAEMON_LOST the connection is dead: every later call on it returns
+ * TERN_DAEMON_LOST. Only the library returns this error; a daemon never sends it. TERN_PEER_LOST is
+ * different: the daemon of another host is not connected, and this connection stays usable.
+ * TERN_MALFORMED means that the daemon sent an invalid message; the connection is dead then, too.
+ * (The calls for turn records also use MALFORMED for another error.) The pools stay mapped until
+ * tern_destroy, so that kernels in flight touch valid memory. After tern_destroy connect again. A
+ * daemon that was restarted has another incarnation (tern_incarnation), and answers every handle
+ * from before the restart with TERN_GONE.
  *
- * fork(). After a fork the connection is the parent's. Its pools and its record memory are not
- * mapped in the child, and the child may call tern_pool_unmap, tern_records_unmap and tern_destroy
- * on it. Every other call in the child returns TERN_DAEMON_LOST, with an error text of its own, and
- * sends nothing: the child must make its own connection. The checks for a fork and for another
- * thread make no system call. */
+ * fork(). After a fork the connection belongs to the parent. Its pools and its record memory are
+ * not mapped in the child, and the child may call tern_pool_unmap, tern_records_unmap and
+ * tern_destroy on it. Every other call in the child returns TERN_DAEMON_LOST, with an error text of
+ * its own, and sends nothing: the child must make its own connection. The checks for a fork and for
+ * another thread make no system call. */
 #ifndef TERN_H
 #define TERN_H
 
@@ -78,23 +90,23 @@ struct tern;         /* a connection; on the heap; tern_destroy frees it */
 struct tern_pool;    /* a mapped pool; its connection owns it */
 struct tern_records; /* mapped record memory; its connection owns it */
 
-/* The handle of a session, or of a turn of one (tern_turn_begin). The session belongs to the
+/* The handle of a session, or of a turn of a session (tern_turn_begin). The session belongs to the
  * engine, and the handle is valid on each connection of that engine. */
 typedef uint64_t tern_session;
 
 /* ---- errors ----
  *
- * tern_err.h lists the errors. The comment of a function lists the errors with a meaning of their
- * own there. Any function may also return these:
- *   DAEMON_LOST, TIMED_OUT, MALFORMED   See Blocking and Lost connections above.
- *   CONFLICT   Another thread is in a call on this connection: see Threads.
- *   INVALID    An argument is out of range. Correct it.
- *   BUSY       A limit on concurrent work is reached, a turn of the session is in flight, or not
- *              every rank of the engine has joined yet. Repeat the call after a pause.
- *   QUOTA      A limit of the tenant is reached. Release something, or have the limit raised.
- *   GONE       The handle names something that was closed or has ended, or a process of this engine
- *              died. Drop the handle; after a death, restart the engine.
- *   INTERNAL   This process has no memory. */
+ * tern_err.h lists the errors. The comment of a function names only the errors that mean something
+ * special for that function. In addition, any function may return these:
+ *   DAEMON_LOST, TIMED_OUT, MALFORMED  See Blocking and Lost connections above.
+ *   CONFLICT  Another thread is in a call on this connection: see Threads.
+ *   INVALID   An argument is out of range, or does not fit the state of its object. Correct it.
+ *   BUSY      A limit on concurrent work is reached, a turn of the session is in flight, or not
+ *             every rank of the engine has joined yet. Repeat the call after a pause.
+ *   QUOTA     A limit of the tenant is reached. Release something, or have the limit raised.
+ *   GONE      The handle names something that was closed or has ended, or a process of this engine
+ *             died. Drop the handle; after a death, restart the engine.
+ *   INTERNAL  This process is out of memory, or Tern has a bug: see tern_error_text. */
 
 /* Returns the meaning of the error as a static text. Never NULL. Any thread may call it. */
 TERN_API const char *tern_strerror(enum tern_err err);
@@ -114,8 +126,9 @@ TERN_API void tern_error_numbers(const struct tern *t, uint64_t ret[2]);
 /* ---- connecting ---- */
 
 /* Connects to a tenant's socket and agrees on a protocol version. *ret is owned by the caller; end
- * it with tern_destroy. Other errors come from the daemon; tern_error_text(NULL) has their text.
- *   DAEMON_LOST  Nobody listens on the socket, or its mode forbids it; errno says which.
+ * it with tern_destroy. tern_error_text(NULL) has the text of the error.
+ *   DAEMON_LOST  No daemon listens on the socket, or the socket's mode forbids the connection;
+ *                errno has the cause.
  *   UNSUPPORTED  The daemon and the library have no version in common. Update the older one.
  *   INVALID      The path is too long for a socket.
  *   BUSY         The daemon is draining. Connect to another one.
@@ -130,8 +143,9 @@ TERN_API void tern_destroy(struct tern *t);
 /* Returns the daemon's incarnation, a number that is new at each start of the daemon. */
 TERN_API uint64_t tern_incarnation(const struct tern *t);
 /* Sets the trace id that later requests of this connection carry. The daemon's log lines about
- * these requests show it as trace= and 16 hex digits, and so does the peer's log for a fetch (most
- * of these lines are at log_level debug). 0, the initial value: none. It sends no request. */
+ * these requests show the id as trace= and 16 hex digits; so does the log of the other daemon if
+ * the request is a fetch. (Most of these lines are at log_level debug.) 0, the initial value: none.
+ * The call sends no request. */
 TERN_API void tern_trace(struct tern *t, uint64_t trace_id);
 
 /* TERN_BOTH: a process that is a rank and also the scheduler. */

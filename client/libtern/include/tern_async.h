@@ -52,20 +52,21 @@ TERN_API int tern_fd(const struct tern *t);
 TERN_API bool tern_wants_write(const struct tern *t);
 /* Returns one answer. OK: *ret is filled in. BUSY: there is none yet. Call it until it returns BUSY
  * before you wait on tern_fd, since one read may receive several answers. Synchronous calls may be
- * mixed in: answers to submitted requests that arrive meanwhile are kept, and are older than the
- * answer that the call returned. When the connection is lost, tern_poll first returns each request
- * under way with err DAEMON_LOST; then tern_poll itself returns DAEMON_LOST. */
+ * mixed in. If answers to submitted requests arrive during a synchronous call, tern_poll returns
+ * them later; they are older than the answer that the call returned. When the connection is lost,
+ * tern_poll first returns each request under way with err DAEMON_LOST; then tern_poll itself
+ * returns DAEMON_LOST. */
 TERN_API enum tern_err tern_poll(struct tern *t, struct tern_answer *ret);
 
 /* ---- changes of the prefix tree, for routers and other subscribers ---- */
 
-/* STORED: a prefix can be matched for the first time. TIER: the prefix came to device or host
+/* STORED: a prefix can be matched for the first time. TIER: the prefix was copied to device or host
  * memory, or left one of them and is still in the other. REMOVED: it is in neither any more.
  *
  * A reset of a namespace is no event of its own. Each prefix of the namespace is REMOVED; a prefix
- * that sessions hold is REMOVED only when they release it. A prefix that is committed anew
- * meanwhile is STORED a second time, and exists until its chain and pool had as many REMOVED as
- * STORED. */
+ * that sessions pin is REMOVED only when they release it. If such a prefix is committed anew
+ * meanwhile, it is STORED a second time. Count by chain and pool: a prefix exists until it had as
+ * many REMOVED as STORED. */
 enum tern_event_kind { TERN_STORED = 1, TERN_TIER = 2, TERN_REMOVED = 3 };
 
 /* A change of one chunk of L tokens that ends at `depth`. `chain` identifies its namespace and all
@@ -99,25 +100,24 @@ struct tern_events {
 
 /* Subscribes to the changes of one namespace; ns NULL: of the whole tenant, and on the admin socket
  * of all tenants. `from` is the number of the first change that is wanted; 0: from now on; 1: from
- * the oldest that the daemon keeps. No engine is needed. It works like a submitted request (one of
- * TERN_INFLIGHT_MAX): the first answer with this cookie confirms the subscription, and each later
- * one has changes. An answer with an err is the last.
+ * the oldest that the daemon keeps. No engine is needed. A subscription works like a submitted
+ * request and is one of TERN_INFLIGHT_MAX. The first answer with this cookie confirms the
+ * subscription, and each later one has changes. An answer with an err is the last.
  *
  * The daemon never waits for a subscriber. It keeps the last changes of each tenant (limits.events
  * in its configuration), and counts those that are overwritten before it could send them as `lost`.
  * Changes beyond TERN_EVENTS_KEPT while tern_poll is not called are counted likewise. BUSY is as
  * for tern_submit_match. In an answer:
- *   GONE      `from` is from another incarnation of the daemon. Discard your state, subscribe from
- *             1.
- *   QUOTA     The limit of subscriptions is reached. End one. */
+ *   GONE   `from` is from another incarnation of the daemon. Discard your state, subscribe from 1.
+ *   QUOTA  The limit of subscriptions is reached. End one. */
 TERN_API enum tern_err tern_subscribe(struct tern *t, const struct tern_namespace *ns,
                                       uint64_t from, uint64_t cookie);
 /* Subscribes as tern_subscribe does, on a tenant's socket, and each STORED has its tokens and extra
- * keys, from which a router can compute an engine's own names of the blocks. A chunk is reported
+ * keys. From these a router can compute an engine's own names of the blocks. A chunk is reported
  * when all HISTORY groups of the pool have its pages, so a change applies to all these groups; it
  * does not cover pages of other groups. A change that exceeds TERN_CHUNKS_KEPT while tern_poll is
  * not called is lost, too. An answer may also have:
- *   DENIED    The tenant's events_tokens is false in the daemon's configuration. */
+ *   DENIED  The tenant's events_tokens is false in the daemon's configuration. */
 TERN_API enum tern_err tern_subscribe_tokens(struct tern *t, const struct tern_namespace *ns,
                                              uint64_t from, uint64_t cookie);
 /* Computes the chains of a token list's whole chunks, shallowest first, equal to tern_event.chain.
@@ -125,7 +125,7 @@ TERN_API enum tern_err tern_subscribe_tokens(struct tern *t, const struct tern_n
  * written to ret, at most max. The call sends no request, and any thread may make it. */
 TERN_API uint32_t tern_chains(const struct tern_namespace *ns, const struct tern_tokens *tokens,
                               uint32_t align_tokens, uint64_t *ret, uint32_t max);
-/* Ends a subscription: no later answer has this cookie. If several subscriptions have the cookie,
+/* Ends a subscription: no later answer has its cookie. If several subscriptions have the cookie,
  * the call ends one of them, so give each its own.
  *   GONE  There is no such subscription. */
 TERN_API enum tern_err tern_unsubscribe(struct tern *t, uint64_t cookie, uint32_t deadline_ms);

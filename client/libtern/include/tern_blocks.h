@@ -3,13 +3,13 @@
  *
  * A set is a namespace, a group and a size of values. It owns a connection, threads that copy, and
  * a mapping of the pool that the blocks lie in, so its calls take no struct tern. One thread at a
- * time may use a set, and different sets are independent. After a fork the set is the parent's: in
- * the child every call except tern_blocks_close returns TERN_DAEMON_LOST.
+ * time may use a set, and different sets are independent. After a fork the set belongs to the
+ * parent: in the child every call except tern_blocks_close returns TERN_DAEMON_LOST.
  *
  * Each call takes a list of keys, and its result arrays are in the order of that list. deadline_ms
  * applies to the whole call; 0: TERN_DEADLINE_DEFAULT_MS. After TIMED_OUT the arrays name the keys
  * that are done; the call may be repeated for the rest. After DAEMON_LOST close the set and open it
- * again; blocks on the disk can be found again. */
+ * again. The new set finds the blocks that were on the disk. */
 #ifndef TERN_BLOCKS_H
 #define TERN_BLOCKS_H
 
@@ -33,7 +33,7 @@ struct tern_block_set;
 struct tern_block_pin;
 
 struct tern_block_config {
-    struct tern_namespace ns; /* values of equal keys differ by it: model, data type, LoRA ... */
+    struct tern_namespace ns; /* what values depend on beside the key: model, data type, LoRA ... */
     const char *group;        /* 1 to 31 bytes without '/': "k", "v", "state"; part of each key */
     uint64_t value_bytes;     /* size of each value of the set, at least 8 */
     /* Bytes of the pool and of its host tier. All sets of the tenant with this group and value size
@@ -52,7 +52,9 @@ struct tern_block_config {
  * tern_blocks_error_text(NULL) returns its text, in this thread.
  *   INVALID      A field of *config is wrong, pages of that size are below the daemon's
  *                page_bytes_min, or `hosts` is no peer of the daemon.
- *   QUOTA        The tenant has less than pool_bytes of memory left, or the daemon no engine.
+ *   QUOTA        The tenant has less than pool_bytes of memory left.
+ *   BUSY         All engines that the daemon admits are in use; a set is an engine. Close a set, or
+ *                raise limits.engines.
  *   UNSUPPORTED  The daemon is too old for blocks; or as for tern_pool_map. */
 TERN_API enum tern_err tern_blocks_open(const char *socket_path,
                                         const struct tern_block_config *config,
@@ -84,31 +86,30 @@ enum tern_block_place {
 
 /* Returns where the block of each key is. ret_places: NULL, or n values of enum tern_block_place.
  * *ret_front (may be NULL): the number of keys before the first one whose block is nowhere. The
- * call does not mark blocks as used: see tern_blocks_touch. */
+ * call does not mark blocks as used; tern_blocks_touch does. */
 TERN_API enum tern_err tern_blocks_find(struct tern_block_set *set,
                                         const struct tern_block_key *keys, uint32_t n,
                                         uint32_t deadline_ms, uint8_t *ret_places,
                                         uint32_t *ret_front);
 /* Returns the name of the peer that has keys[i], as the last find or get of the set learned; NULL:
  * this host has the block, or no peer has it. Borrowed until the next call on the set. For a set
- * with `hosts` the daemon asks that peer, or up to 64 peers that share the tenant at once, for the
- * blocks that it does not have, and waits 0.1 s for the slowest. A get then fetches each block from
- * the first peer that reported it, verifies it, and keeps it in the pool. If that peer no longer
- * has the block or is lost, the block counts as not there. touch, remove and pin apply to this
- * host. */
+ * with `hosts`, find and get have the daemon ask for the blocks that this host does not have: the
+ * named peer, or up to 64 peers at once that share the tenant. The daemon waits at most 0.1 s for
+ * the answers. A get then fetches each block from the first peer that reported it, verifies it, and
+ * keeps it in the pool. If that peer no longer has the block or is lost, the block counts as not
+ * there. touch, remove and pin apply to this host. */
 TERN_API const char *tern_blocks_host(const struct tern_block_set *set, uint32_t i);
 /* Copies values into the caller's memory. ret_got[i] 1: values[i] has all bytes of one put of
  * keys[i]. 0: the block is not there, and the content of values[i] is undefined. A block that
- * cannot be loaded from another tier, because there is no room or the block is damaged, counts as
- * not there. The call marks the blocks that it finds as used. */
+ * cannot be loaded from another tier counts as not there: the pool may have no room, or the block
+ * may be damaged. The call marks the blocks that it finds as used. */
 TERN_API enum tern_err tern_blocks_get(struct tern_block_set *set,
                                        const struct tern_block_key *keys,
                                        const struct tern_block_value *values, uint32_t n,
                                        uint32_t deadline_ms, uint8_t *ret_got);
 /* Stores the values of keys whose block is not there. A block that is there is only marked as used;
  * nothing is copied. ret_stored (may be NULL): ret_stored[i] is 1 if the block is there now. The
- * first block of a list is evicted last. The caller keeps the values as they are until the call
- * returns.
+ * first block of a list is evicted last. Do not change the values before the call returns.
  *   POOL_EXHAUSTED, BUSY  The pool had no room for the rest before the deadline: too many blocks
  *                         are pinned, or being copied to another tier. */
 TERN_API enum tern_err tern_blocks_put(struct tern_block_set *set,
@@ -140,7 +141,7 @@ TERN_API enum tern_err tern_blocks_pin(struct tern_block_set *set,
  * and may still pin some of its blocks: repeat the call. */
 TERN_API enum tern_err tern_blocks_unpin(struct tern_block_pin **pin, uint32_t deadline_ms);
 
-/* Counts of the set since it was opened. */
+/* Counts of a set since it was opened. */
 struct tern_block_counts {
     uint64_t gets, hits;  /* keys asked for by gets, and those found */
     uint64_t puts, there; /* keys passed to puts, and those that were there already */
@@ -173,9 +174,9 @@ struct tern_block_call {
     uint32_t n; /* as in the call of that name */
     const struct tern_block_key *keys;
     const struct tern_block_value *values; /* for a get and a put */
-    uint8_t *marks;       /* n of ret_places, ret_got or ret_stored; NULL is allowed but for a
-                             get */
-    uint32_t deadline_ms; /* from the submit to the end of the call, waiting included */
+    uint8_t *marks;       /* n values, as ret_places, ret_got or ret_stored; NULL is allowed
+                             except for a get */
+    uint32_t deadline_ms; /* from the submit to the end of the call, with the wait in the queue */
     uint64_t tag;         /* the caller's */
 };
 
@@ -187,7 +188,8 @@ struct tern_block_result {
     char text[256];    /* the error text */
 };
 
-/* Opens a queue and its set, as tern_blocks_open does. *ret is owned by the caller. */
+/* Opens a queue and its set, as tern_blocks_open does. *ret is owned by the caller; end it with
+ * tern_block_queue_close. */
 TERN_API enum tern_err tern_block_queue_open(const char *socket_path,
                                              const struct tern_block_config *config,
                                              uint32_t deadline_ms, struct tern_block_queue **ret);
@@ -196,19 +198,20 @@ TERN_API enum tern_err tern_block_queue_open(const char *socket_path,
 TERN_API void tern_block_queue_close(struct tern_block_queue *queue);
 /* Returns an eventfd, for poll only: readable while there is a result. The queue owns it. */
 TERN_API int tern_block_queue_fd(const struct tern_block_queue *queue);
-/* Appends a call. *call is copied. Its keys, values and marks, and the memory that they point to,
- * are borrowed until its result is taken. *ret_id (may be NULL) names it.
+/* Appends a call to the queue. *call is copied. Its keys, values and marks, and the memory that
+ * they point to, are borrowed until the call's result is taken. *ret_id (may be NULL) names the
+ * call.
  *   INVALID  `what` is no value of enum tern_block_what, or a get has no marks.
  *   BUSY     The results of TERN_BLOCKS_QUEUED_MAX calls are not taken yet. Take results first. */
 TERN_API enum tern_err tern_block_queue_submit(struct tern_block_queue *queue,
                                                const struct tern_block_call *call,
                                                uint64_t *ret_id);
 /* Cancels a call: at once if it waits in the queue, else when the request or the piece of copying
- * that is under way has ended. Its result is returned as any other.
+ * that is under way has ended. The queue returns its result like any other.
  *   GONE  There is no such call, or it has ended: see its result. */
 TERN_API enum tern_err tern_block_queue_cancel(struct tern_block_queue *queue, uint64_t id);
-/* Takes up to `most` results, in the order in which the calls ended. Returns their number; 0: no
- * call has ended since. */
+/* Takes up to `most` results, in the order in which the calls ended. Returns the number of results;
+ * 0: no call has ended since the last take. */
 TERN_API uint32_t tern_block_queue_take(struct tern_block_queue *queue,
                                         struct tern_block_result *ret, uint32_t most);
 

@@ -10,18 +10,19 @@
  *
  * A decode step that crosses a page boundary needs a page, and tern_extend waits for the daemon to
  * allocate it. A lease keeps a stock of pages before they are needed. The scheduler's thread takes
- * pages from the stock, and one Step reports that to the daemon afterwards; nobody waits for its
- * answer. The stock is refilled in the background.
+ * pages from the stock. Afterwards one request, a Step, reports all operations of the iteration to
+ * the daemon; nobody waits for its answer. The stock is refilled in the background.
  *
  * tern_lease_submit makes no system call in the common case. A library thread, "tern-lease", sends:
- * it predicts the next Step from the pace of the Steps before, and checks for it shortly after. The
- * daemon receives a Step 0.1 ms later if the Steps are regular, and at most 4 ms later (more if no
- * processor is free). After a second without a Step the thread sleeps, and the next submit wakes
- * it. The thread starts with the first lease of a connection and ends with the last. It handles no
- * signal, and touches only data that is to be sent. Any other call on the connection that sends a
- * request first sends what was submitted before it. So requests on one connection keep their order;
- * on another connection, use a session that left the lease only after tern_lease_wait.
- * tern_lease_told receives the answers: call it in each step, while the device computes.
+ * it predicts the next Step from the pace of the Steps before, and looks for a submitted Step
+ * shortly after the predicted time. The daemon receives a Step 0.1 ms later if the Steps are
+ * regular, and at most 4 ms later (more if no processor is free). After a second without a Step the
+ * thread sleeps, and the next submit wakes it. The thread starts with the first lease of a
+ * connection and ends with the last. The thread handles no signal, and touches only data that is to
+ * be sent. Any other call on the connection that sends a request first sends what was submitted
+ * before it, so requests on one connection keep their order. On another connection, use a session
+ * that left the lease only after tern_lease_wait. tern_lease_told receives the answers: call it in
+ * each step, while the device computes.
  *
  * Speculation: keep `allocated` ahead of the accepted tokens, and do not rewind rejected tokens:
  * the next step overwrites them. tern_finish or tern_session_close frees the rest at the end.
@@ -36,8 +37,8 @@ struct tern_lease;
 #define TERN_LEASE_SESSIONS_MAX 4096 /* sessions of one lease */
 #define TERN_LEASE_TOKENS_MAX   24   /* tokens of one tern_lease_extend; for more, call it again */
 
-/* The marks of one group: when the stock has `low` pages or fewer, it is refilled to `high` pages,
- * at most 4,096. `high` should last for the number of steps that an answer may take; at most twice
+/* The marks of one group: when the stock has `low` pages or fewer, it is refilled to `high` pages.
+ * `high` is at most 4,096, and should last for as many steps as an answer may take; at most twice
  * `high` pages are leased. Both are 0 for a RECURRENT group, whose pages are not leased. */
 struct tern_lease_marks {
     uint32_t low, high;
@@ -47,9 +48,9 @@ struct tern_lease_marks {
  * sessions at a time. marks: one for each group of the layout; the layout is borrowed for the call.
  * The call requests the first pages and does not wait for them: tern_lease_wait does. The
  * connection owns *ret, and tern_lease_end or tern_destroy ends it. A lease takes 2 MiB of this
- * process, more with thousands of sessions or pages. An engine may lease limits.lease_pages pages
- * of the daemon's configuration; the stock does not reach marks above that limit, or marks for
- * which the pool has no room.
+ * process's memory, more with thousands of sessions or pages. An engine may lease at most
+ * limits.lease_pages pages of a pool (in the daemon's configuration). The stock does not reach its
+ * marks if they are above that limit, or if the pool has no room.
  *   INTERNAL  The sending thread cannot be started, or this process has no memory. */
 TERN_API enum tern_err tern_lease_begin(struct tern *t, uint64_t pool,
                                         const struct tern_layout *layout,
@@ -69,16 +70,17 @@ TERN_API enum tern_err tern_lease_end(struct tern_lease **l, uint32_t deadline_m
  *   CONFLICT  The session is in a lease of this connection already. */
 TERN_API enum tern_err tern_lease_add(struct tern_lease *l, tern_session s,
                                       const struct tern_result *now, uint32_t *ret);
-/* Removes the session from the lease: its operations that are not sent yet are gathered, and after
- * the next tern_lease_submit that returns OK all calls can use the session again. Its pages stay
- * its own. `step`: the last step that may touch pages which the session took and which the daemon
- * refused to assign; they are freed behind that step. */
+/* Removes the session from the lease. The next tern_lease_submit that returns OK sends the
+ * session's last operations; after it, all calls can use the session again. The session's pages
+ * stay its own. `step`: the last step that may touch pages which the session took and which the
+ * daemon refused to assign; these pages are free when that step has passed. */
 TERN_API enum tern_err tern_lease_remove(struct tern_lease *l, uint32_t session, uint64_t step);
 
 /* Extends the session as tern_extend does, with pages of the stock and without a request: appends n
  * tokens to the list and sets the new lengths, neither of which may shrink. The runs are the pages
- * that the table gained, borrowed until the next tern_lease_submit; the engine may write at once.
- *   BUSY            The stock does not have enough pages, and more are on their way; or one Step is
+ * that the table gained, borrowed until the next tern_lease_submit; the engine may write to these
+ * pages at once.
+ *   BUSY            The stock does not have enough pages, and more were requested; or the Step is
  *                   full. Nothing was taken. Call tern_lease_submit with step 0, then
  *                   tern_lease_wait.
  *   POOL_EXHAUSTED  Neither the stock nor the pool has enough pages: retract a session.
@@ -95,29 +97,32 @@ TERN_API enum tern_err tern_lease_extend(struct tern_lease *l, uint32_t session,
 TERN_API enum tern_err tern_lease_rewind(struct tern_lease *l, uint32_t session, uint32_t length,
                                          uint64_t step);
 /* Commits as tern_commit does; tern_lease_told returns the answer, which may be a refusal of a
- * wrong depth. The runs in the answer replace pages of the table, which are freed behind `step`. So
- * `step` is the last step that may be dispatched before that answer is applied: name a step some
- * steps ahead, and tern_lease_submit enforces it.
+ * wrong depth. The runs in the answer replace pages of the table, and the replaced pages are free
+ * when `step` has passed. So `step` is the last step that you may dispatch before you apply that
+ * answer. Name a step some steps ahead; tern_lease_submit refuses a later step until the answer was
+ * taken.
  *
  * With a RECURRENT group and a depth that is the written length, the tree takes over the session's
  * state, and each further step of the device would overwrite that state. So `step` is the step that
  * wrote the state, and tern_lease_submit lets no further step begin before the answer is taken. The
  * run in the answer names the page to continue in and the page to copy from.
  *   BUSY      A commit of this session is under way, or a rewind has no answer yet.
- *   CONFLICT  A step was submitted since the session was extended to that length, or behind `step`,
+ *   CONFLICT  A step after `step`, or after the session was extended to that length, was submitted
  *             and may have overwritten the state. Extend the session to the length written now (its
  *             lengths may stay the same), and commit that length before the next submit. */
 TERN_API enum tern_err tern_lease_commit(struct tern_lease *l, uint32_t session, uint32_t depth,
                                          uint64_t step);
 /* Submits the gathered operations to the sending thread as one Step, and requests more pages if the
- * stock is low. The call never blocks, and receives answers only if too many were not taken by
- * tern_lease_told. `step`: the step that the engine dispatches next; 0: none, for instance if the
- * engine only waits for pages. After an error the operations stay gathered for the next call.
+ * stock is low. The call never blocks. It receives answers only if tern_lease_told has left too
+ * many of them. `step`: the step that the engine dispatches next; 0: none, for instance if the
+ * engine only waits for pages. After an error the operations stay gathered for the next call,
+ * except as stated below.
  *   BUSY  The daemon has not answered the last Steps yet, or the socket is full. Or, with a step,
- *         an answer was not taken to a commit that named an earlier step or that hands over a
- *         RECURRENT state: then the operations are sent, but do not dispatch the step, since its
- *         kernels would use pages that are freed, or overwrite that state. In all cases call
- *         tern_lease_wait, then tern_lease_told until it returns BUSY, then this function again. */
+ *         the answer to a commit must be taken first, because the commit named an earlier step or
+ *         hands over a RECURRENT state. In that case the operations are sent, but do not dispatch
+ *         the step: its kernels would use pages that are freed, or overwrite that state. In all
+ *         cases call tern_lease_wait, then tern_lease_told until it returns BUSY, then this
+ *         function again. */
 TERN_API enum tern_err tern_lease_submit(struct tern_lease *l, uint64_t step);
 /* Sends what was submitted, and waits for all its answers. */
 TERN_API enum tern_err tern_lease_wait(struct tern_lease *l, uint32_t deadline_ms);
@@ -129,18 +134,18 @@ struct tern_lease_told {
     tern_session session;
     bool failed;               /* an operation was refused: every further call on the session
                                   returns its error */
-    struct tern_result result; /* of that operation; or of a commit, which may also be refused while
-                                  the session continues */
+    struct tern_result result; /* of the refused operation, or of a commit. A refused commit has its
+                                  err, and the session continues */
     const char *text;          /* the refused operation, what the daemon has, what to do, the
                                   reason; or "" */
     uint64_t numbers[2];       /* of the daemon's reason, as from tern_error_numbers; or 0 */
 };
 
-/* Receives the daemon's answers, and returns one answer to a commit, or one operation that the
- * daemon refused after the call that gathered it had returned OK. The call never blocks. Call it
- * until it returns BUSY, in each step after the launch: the answers also contain pages for the
- * stock. *ret is borrowed until the next call of this function. Pages that were not assigned stay
- * the engine's until the session is removed.
+/* Receives the daemon's answers and returns one of them: the answer to a commit, or an operation
+ * that the daemon refused after the call that gathered it had returned OK. The call never blocks.
+ * Call it until it returns BUSY, in each step after the launch: the answers also contain pages for
+ * the stock. *ret is borrowed until the next call of this function. Pages that were not assigned
+ * stay the engine's until the session is removed.
  *   BUSY         There is no answer.
  *   DAEMON_LOST  There is no answer, and none will arrive. */
 TERN_API enum tern_err tern_lease_told(struct tern_lease *l, struct tern_lease_told *ret);

@@ -13,14 +13,14 @@
  * RECURRENT is SSM or linear-attention state: one page holds the whole state at one depth, and the
  * engine overwrites it in place as the session runs. */
 enum tern_family { TERN_HISTORY = 0, TERN_WINDOW = 1, TERN_RECURRENT = 2 };
-/* The treatment of STATE pages that a deeper resume point of the same conversation has made
- * unnecessary. LAZY: they are the first to be evicted. EAGER: they are freed at once. OFF: they
- * stay as long as their prefix does. */
+/* When the daemon frees STATE pages that a deeper resume point of the same conversation has made
+ * unnecessary. LAZY: they are evicted before all other pages. EAGER: they are freed at once. OFF:
+ * they stay as long as their prefix does. */
 enum tern_supersede { TERN_SUPERSEDE_LAZY = 0, TERN_SUPERSEDE_EAGER = 1, TERN_SUPERSEDE_OFF = 2 };
-/* The axis along which the ranks divide a page. Tern does not interpret pages; it keeps pools of
- * different shards apart, and pools of different axes likewise. With REPLICATED the engine promises
- * that all ranks write the same bytes: a transfer moves the bytes of rank 0 once and writes them to
- * every rank. */
+/* The axis along which the ranks divide a page. Tern does not interpret pages. Pools of different
+ * shards or of different axes exchange no pages, unless their groups have fields (struct
+ * tern_field). With REPLICATED the engine promises that all ranks write the same bytes: a transfer
+ * moves the bytes of rank 0 once and writes them to every rank. */
 enum tern_shard {
     TERN_SHARD_NONE = 0,
     TERN_SHARD_HEADS,
@@ -35,24 +35,24 @@ struct tern_axis {
     uint64_t length, stride_bytes;
 };
 
-/* One section of the channels of a field: a run of equal parts, divided over the ranks separately
- * from the other sections. Examples: x, B and C of a convolution state, or q, k and v. A part is
- * never divided. A field has at most 8 sections.
- */
+/* One section of the channels of a field: a run of equal parts. Each section is divided over the
+ * ranks by itself, and a part is never divided. Examples of sections: x, B and C of a convolution
+ * state, or q, k and v. A field has at most 8 sections. */
 struct tern_channels {
     const char *name;      /* at most 31 bytes, unique among the sections of a field */
     uint32_t count, width; /* number of parts, and channels of one part */
 };
 
 /* DIVIDED: each rank has an equal run of the heads, or of the parts of each section. If there are
- * fewer of them than ranks, neighbouring ranks have the same one. REPLICATED: each rank has all. */
+ * fewer heads or parts than ranks, neighbouring ranks have the same one. REPLICATED: each rank has
+ * all. */
 enum tern_over { TERN_OVER_DIVIDED = 0, TERN_OVER_REPLICATED = 1 };
 
-/* An array in the pages of a group, over all ranks together. Its axes are named "layer", "kv",
- * "token", "head", "channel", "dim" and "state", each at most once, in any order. The lengths are
- * those of the whole pool, over all ranks and stages (for "token": page_tokens); the offset and the
- * strides are those in the page of one rank. Layers are divided over the stages; "head", or
- * "channel" by its sections, over the ranks of a stage. */
+/* One array of a group. The pages of all ranks together contain the whole array. Its axes are named
+ * "layer", "kv", "token", "head", "channel", "dim" and "state", each at most once, in any order.
+ * The lengths are those of the whole pool, over all ranks and stages (for "token": page_tokens);
+ * the offset and the strides are those in the page of one rank. Layers are divided over the stages;
+ * "head", or "channel" by its sections, over the ranks of a stage. */
 struct tern_field {
     const char *name; /* at most 31 bytes, unique among the fields of a group */
     enum tern_over over;
@@ -70,9 +70,9 @@ struct tern_group {
     uint32_t page_tokens;         /* tokens that one page covers, 1 to 4096, a divisor of L; for
                                      RECURRENT, whose one page covers all tokens, any such number */
     uint64_t page_bytes;          /* bytes of a page in one region: a multiple of 8 */
-    uint32_t units;               /* checksummed pieces of a page; 0 stands for 1. units * ranks is
-                                     at most limits.sums_per_page, by default the number of the
-                                     tenants' regions */
+    uint32_t units;               /* pieces of a page with a checksum each; 0 stands for 1. units *
+                                     ranks is at most limits.sums_per_page, by default the number
+                                     of the tenants' regions */
     uint32_t cap_pages;           /* the most pages of the group; 0: only limited by the pool */
     const struct tern_axis *axes; /* outermost first; may be NULL */
     uint32_t naxes;
@@ -104,27 +104,29 @@ struct tern_layout {
 };
 
 /* Opens a pool in the tenant's memory. The scheduler process calls it once for its engine.
- * *ret_pool is the pool's handle, for tern_pool_map here and in the other ranks. *ret_align_tokens
- * (may be NULL) is L: prefixes are shared in whole multiples of L tokens.
+ * *ret_pool is the pool's handle; pass it to tern_pool_map here and in the other ranks' processes.
+ * *ret_align_tokens (may be NULL) is L: prefixes are shared in whole multiples of L tokens.
  *
  * With host_bytes the pool has a host tier, which is memory of the daemon that no engine maps.
  * Committed prefixes are copied there in the background and outlive their device pages. tern_fetch
  * with peer NULL loads them, and TERN_RETRACT_HOST copies running sessions there.
  *   QUOTA    The tenant does not have that much memory left in the regions of this engine's ranks.
  *   INVALID  The layout is wrong; tern_error_text names the field.
- *   BUSY     The daemon is clearing an older unmapped pool to make room. Repeat in a moment. */
+ *   BUSY     The daemon is clearing an older unmapped pool to make room, or valid tickets still use
+ *            such a pool. Repeat in a moment. */
 TERN_API enum tern_err tern_pool_open(struct tern *t, const struct tern_layout *layout,
                                       uint32_t deadline_ms, uint64_t *ret_pool,
                                       uint32_t *ret_align_tokens);
 /* Closes the pool and drops its prefixes. Mappings stay valid until they are unmapped. Other pools
  * can use the memory once every process that mapped it has exited or left.
- *   CONFLICT  Sessions are open in it, or another engine has mapped it. */
+ *   CONFLICT  Sessions are open in it, pages of it are leased to this engine, or another engine has
+ *             mapped it. */
 TERN_API enum tern_err tern_pool_close(struct tern *t, uint64_t pool, uint32_t deadline_ms);
 /* Maps this rank's region of the pool, readable and writable; a pure scheduler maps the region of
  * rank 0. If the daemon's memory lies on GPUs (device_memory in its configuration), the call loads
- * CUDA's driver, which maps the memory; the process has a context on that GPU, or makes one before
- * it uses the pages. The connection owns *ret, and tern_pool_unmap or tern_destroy ends it. A child
- * that is forked while this call runs inherits at most an address range that it cannot access.
+ * CUDA's driver, which maps the memory. The process then needs a context on that GPU before it uses
+ * the pages. The connection owns *ret, and tern_pool_unmap or tern_destroy ends it. A child that is
+ * forked while this call runs inherits at most an address range that it cannot access.
  *   INVALID      An engine of another world or on other devices opened the pool; or the pool lies
  *                on another GPU than this thread's context, or on one that the process cannot see.
  *   UNSUPPORTED  The pool lies on a GPU, and this host has no CUDA driver.
@@ -176,8 +178,8 @@ enum tern_step_by { TERN_STEP_BY_DEVICE = 0, TERN_STEP_BY_HOST = 1 };
  * were queued on it before this call, and no earlier. The call does not wait for the device.
  * cu_stream is a CUstream (or a cudaStream_t) of the context that is current in this thread, and
  * all steps of a rank use streams of one context. *ret_by (may be NULL) is the writer of the step.
- * The steps of a rank are published in order: a stream waits for the step before. If several
- * streams work for a step, the engine makes this stream wait for the others before this call.
+ * The steps of a rank are published in order: a stream waits for the rank's step before. If several
+ * streams work for a step, make this stream wait for the others before this call.
  *
  * The first call of a mapping registers the control page with the driver (two pages are pinned).
  * tern_pool_unmap and tern_destroy wait up to 10 s for the steps in streams. If a step is not done
@@ -204,11 +206,11 @@ struct tern_checksums {
 };
 /* Queues the computation of pages' checksums on this rank's GPU, in the engine's own stream, after
  * all work already queued there, so after the kernels that write the pages. A commit that names the
- * step and these pages uses the checksums: the daemon takes them when the step has passed and needs
- * no work of the GPU. Call it for each commit, in every rank, before the step's own tern_done_step
- * or tern_done_step_on_stream; that call must take effect after the stream has computed the
- * checksums. If a rank did not make this call for a page, or not for this very step, the daemon
- * computes the missing checksums itself. The call does not wait for the device.
+ * step and these pages uses the checksums: the daemon reads them when the step has passed, and
+ * computes nothing on the GPU. Call it for each commit, in every rank, before the step's own
+ * tern_done_step or tern_done_step_on_stream; the step must be published after the stream has
+ * computed the checksums. If a rank did not make this call for a page, or made it for another step,
+ * the daemon computes the missing checksums itself. The call does not wait for the device.
  *
  * The results count as the checksums of those pages. If the pages are written again later, every
  * reader (a peer, the host tier, the disk) finds a mismatch and reports CORRUPT: no reader uses a
@@ -216,13 +218,13 @@ struct tern_checksums {
  *
  * cu_stream is as for tern_done_step_on_stream; all streams of a mapping are of one context on its
  * GPU. The first call of a mapping loads the kernels, takes 2 MiB of the GPU's memory and registers
- * the memory for the checksums (16 bytes and 8 a unit for each page of the pool). That may take
- * milliseconds, so make the first call before the first step that matters. tern_pool_unmap and
+ * the memory for the checksums (for each page of the pool 16 bytes, and 8 for each unit). That may
+ * take milliseconds, so make the first call before the first step that matters. tern_pool_unmap and
  * tern_destroy wait for work in streams, as they do for steps.
  *
- *   INVALID      As for tern_done_step, but the step must not be done or in a stream yet; no
- *                context of the pool's GPU is current, or another one than at the first call; the
- *                stream is being captured into a graph; or the pages are not pages of one group.
+ *   INVALID      As for tern_done_step; the step is done or in a stream already; no context of the
+ *                pool's GPU is current, or another one than at the first call; the stream is being
+ *                captured into a graph; or the pages are not pages of one group.
  *   DENIED       As for tern_done_step.
  *   UNSUPPORTED  The pool is in memory of the host; the daemon is older than this call; this
  *                libtern was built without kernels, or they have no code for this GPU; the GPU
@@ -230,16 +232,17 @@ struct tern_checksums {
  *                than limits.sums_per_page allows. This is permanent: do not call it again.
  *   INTERNAL     The driver failed; tern_error_text names the driver's call.
  *
- * After any error none of these pages has valid checksums: commit them all the same. */
+ * After any error none of these pages has valid checksums, and the daemon computes them: commit the
+ * pages all the same. */
 TERN_API enum tern_err tern_checksums_on_stream(struct tern_pool *p,
                                                 const struct tern_checksums *of, void *cu_stream);
 
 /* Waits until every rank of the engine has passed `step`, as the daemon sees it. Then every session
  * on this host can match what was committed at that step or before, and peers can a moment later
- * (tern_fetch's at_least waits for that). Pages that were given back at that step are free, so this
- * call also waits for tern_shortage.until_step. A rank that calls tern_done_step wakes the daemon
- * at once; the daemon notices steps that a device writes by itself within a millisecond. A
- * connection waits for one step at a time. The call may be repeated.
+ * (tern_fetch's at_least waits for that). Pages that were released at that step are free then, so
+ * use this call also to wait for tern_shortage.until_step. A rank that calls tern_done_step wakes
+ * the daemon at once; the daemon notices steps that a device writes by itself within a millisecond.
+ * A connection waits for one step at a time. The call may be repeated.
  *   INVALID   `step` is 0 or TERN_STEP_NONE.
  *   CONFLICT  A later wait of this connection took the place of this one.
  *   GONE      A process of this engine died, or this process has left the engine. */

@@ -10,17 +10,18 @@
  *
  * A turn may leave a record: the token ids of its new tokens, a log-probability of each, and up to
  * TERN_BLOBS_MAX named blobs, such as hidden states of the whole list. The records of a session are
- * contiguous: record 0 begins at token 0, and each record where the record before it ends. Token
- * ids and log-probabilities stay until a rollback or the session's end. Only the last records keep
- * their blobs (blobs_kept of tern_session_open_with); each append drops the blobs of the oldest
- * record beyond that number.
+ * contiguous: record 0 begins at token 0, and each record begins where the one before it ends.
+ * Token ids and log-probabilities stay until a rollback or the session's end. Only the last records
+ * keep their blobs (blobs_kept of tern_session_open_with); each append drops the blobs of the
+ * oldest record beyond that number.
  *
  * Records lie in the tenant's record memory (record_memory in the daemon's configuration), which
  * every process of an engine can map. The engine writes the bytes of records there, and they stay
  * in place: the daemon reads them and never copies them.
  *
  * Records are written and read within a turn, by the turn's handle. All calls below may return:
- *   INVALID      This is the session's own handle: begin a turn.
+ *   INVALID      This is the session's own handle: begin a turn. Or an argument is wrong, such as a
+ *                list of more than 4,194,304 tokens, or two blobs of one name.
  *   UNSUPPORTED  The tenant has no record memory. */
 
 #define TERN_BLOBS_MAX        4  /* blobs of one record */
@@ -42,9 +43,9 @@ struct tern_span {
     uint64_t bytes;
 };
 
-/* A range of bytes: one span behind the other. The caller may write the spans of a prepared record
- * until it is put. It may read the spans of a record from tern_record_get until the turn ends, and
- * the spans of its blobs until the next append or rollback of the turn. */
+/* A range of bytes, as one or more spans in their order. The caller may write the spans of a
+ * prepared record until it is put. It may read the spans of a record from tern_record_get until the
+ * turn ends, and the spans of that record's blobs until the next append or rollback of the turn. */
 struct tern_section {
     uint64_t bytes; /* of all spans together; 0: it is empty */
     uint32_t nspans;
@@ -78,8 +79,8 @@ struct tern_blob {
 enum tern_record_part { TERN_PART_NONE = 0, TERN_PART_TOKENS = 1, TERN_PART_LOGPROBS = 2 };
 
 /* The records of the session now. They are filled in whenever the daemon answered, also with an
- * error; then length and records are 0 if the turn no longer has the session, or if the daemon did
- * not look at it. */
+ * error. With an error, length and records are 0 if the turn no longer has the session, or if the
+ * daemon did not look at the session. */
 struct tern_recorded {
     uint32_t length;             /* of all its records together, in tokens */
     uint32_t records;            /* number of the session's records */
@@ -94,8 +95,8 @@ struct tern_recorded {
 /* Allocates pages for a record of a list of `length` tokens. logprobs: the number of
  * log-probabilities: 0, or the number of tokens behind the last record. *ret is the caller's and
  * names the memory of each section; write all of them, including `before`, because the daemon
- * compares the whole list. A record that was prepared in this turn before and not put is dropped,
- * also by a prepare that is refused.
+ * compares the whole list. If an earlier record of this turn was prepared and not put, the call
+ * drops that one, even if the call itself is refused.
  *   CONFLICT   The list is not longer than the recorded list. Roll back first.
  *   QUOTA      The record memory has no room. Close sessions, or have record_memory raised.
  *   MALFORMED  logprobs is neither 0 nor the number of new tokens.
@@ -105,7 +106,7 @@ TERN_API enum tern_err tern_record_prepare(struct tern_records *m, tern_session 
                                            const struct tern_blob *blobs, uint32_t nblobs,
                                            uint32_t deadline_ms, struct tern_record *ret);
 /* Prepares the list to roll back to: write all of it, `length` tokens, to ret->before; the record
- * has no other section. */
+ * has no other section. Errors as for tern_record_prepare. */
 TERN_API enum tern_err tern_record_prepare_rollback(struct tern_records *m, tern_session turn,
                                                     uint32_t length, uint32_t deadline_ms,
                                                     struct tern_record *ret);
@@ -124,32 +125,32 @@ TERN_API enum tern_err tern_record_prepare_rollback(struct tern_records *m, tern
  * put appends nothing twice: it returns INVALID, or BUSY while the daemon still reads the first. */
 TERN_API enum tern_err tern_record_put(struct tern_records *m, tern_session turn,
                                        uint32_t deadline_ms, struct tern_recorded *ret);
-/* Rolls the session back to the deepest record whose whole list of tokens the prepared list begins
- * with, or to none: the records behind it are dropped. If the session has committed more than what
- * is left, its table is dropped too: its pages are free when `step` has passed, the last step that
- * may touch them (or TERN_STEP_NONE). The call uses up the prepared list as a put does. Until the
- * answer arrives, all other calls on the session return BUSY, except tern_abort and the close.
- * Afterwards call tern_match with the prompt, whether the table was dropped (see ret->lengths) or
- * not. The call may be repeated after a new prepare.
+/* Rolls the session back to the longest recorded list that the prepared list begins with: the list
+ * up to the end of some record, or the empty list. The records behind that one are dropped. If the
+ * session has committed more than what is left, its table is dropped too: its pages are free when
+ * `step` has passed, the last step that may touch them (or TERN_STEP_NONE). The call uses up the
+ * prepared list as a put does. Until the answer arrives, all other calls on the session return
+ * BUSY, except tern_abort and the close. Afterwards call tern_match with the prompt, whether the
+ * table was dropped (see ret->lengths) or not. The call may be repeated after a new prepare.
  *   INVALID    No list to roll back to is prepared. Or more than blobs_kept - 1 records would be
- *              dropped, counted over all rollbacks since the last append (for a session that
- *              merges: more than 15), or the record that would be last has lost its blobs. Nothing
- *              was changed.
+ *              dropped, counted over all rollbacks since the last append (15 records for a session
+ *              that merges), or the record that would be last has lost its blobs. Nothing was
+ *              changed.
  *   MALFORMED  A token id is 2^31 or more. Nothing was changed. The connection stays usable.
  *   GONE, CORRUPT, BUSY  As for tern_record_put. */
 TERN_API enum tern_err tern_record_rollback(struct tern_records *m, tern_session turn,
                                             uint64_t step, uint32_t deadline_ms,
                                             struct tern_recorded *ret);
-/* Returns the places of the records from `first` on, at most `max` of them. Dropped blobs are
- * listed too. ret[0..*ret_n) are the caller's. *ret_records (may be NULL): the number of the
+/* Returns the places of the records from number `first` on, at most `max` of them. Dropped blobs
+ * are listed too. ret[0..*ret_n) are the caller's. *ret_records (may be NULL): the number of the
  * session's records; with max 0 the call returns only that. The call may be repeated.
  *   INVALID  `first` is above the number of records. */
 TERN_API enum tern_err tern_record_get(struct tern_records *m, tern_session turn, uint32_t first,
                                        struct tern_record *ret, uint32_t max, uint32_t deadline_ms,
                                        uint32_t *ret_n, uint32_t *ret_records);
 
-/* Copy n bytes to or from the section, from its byte `at` on, across its spans. Any thread may call
- * them.
+/* Copy n bytes to or from the section, beginning at the section's byte `at`, across its spans. Any
+ * thread may call them.
  *   INVALID  The section does not have that many bytes there. Nothing is copied. */
 TERN_API enum tern_err tern_section_write(const struct tern_section *s, uint64_t at,
                                           const void *from, uint64_t n);
@@ -173,7 +174,7 @@ struct tern_new_record {
 TERN_API enum tern_err tern_records_append(struct tern_records *m, tern_session turn,
                                            const struct tern_new_record *record,
                                            uint32_t deadline_ms, struct tern_recorded *ret);
-/* Prepares and makes a rollback to a list of n tokens; 0 drops all records. The errors are those of
+/* Prepares a list of n tokens and rolls back to it; n 0 drops all records. The errors are those of
  * tern_record_prepare and tern_record_rollback. The call may be repeated. */
 TERN_API enum tern_err tern_records_rollback(struct tern_records *m, tern_session turn,
                                              const uint32_t *tokens, uint32_t n, uint64_t step,

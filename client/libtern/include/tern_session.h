@@ -16,7 +16,7 @@ struct tern_namespace {
 
 /* Content at a token that is part of the prefix's identity: the hash of an image or of prompt
  * embeddings. Positions are absolute, ascending, and among the list's own tokens [base, base + n).
- * `zero` is 0. */
+ * Set `zero` to 0. */
 struct tern_extra_key {
     uint32_t position, zero;
     uint64_t hi, lo;
@@ -43,14 +43,15 @@ struct tern_page {
     uint32_t index, generation;
 };
 
-/* A change of the session's table: at [group][first ...] it now has these pages. For a WINDOW group
- * no run names pages before the window, neither when they come nor when they go: the valid pages
- * are those of the tokens from written - window on, as far as pages are allocated. Earlier pages
- * stop being the session's when the step of the commit or slide has passed. A RECURRENT group has
- * one page, and first is 0. If from.index is not 0, the engine copies page `from` into that page,
- * in stream order, before it continues; `from` is a state that the tree keeps, and nobody writes
- * it. A page without `from` has the state of the written length. If nothing is written, as in the
- * answer to the first tern_extend of a session that begins at its first token, it is empty. */
+/* A change of the session's table: the entries [group][first ...] of the table are now these pages.
+ * A run of a WINDOW group never names pages before the window, neither when they are added nor when
+ * they are removed. Only the pages of the tokens from written - window on are valid, as far as
+ * pages are allocated. Earlier pages no longer belong to the session when the step of the commit or
+ * slide has passed. A RECURRENT group has one page, and first is 0. If from.index is not 0, the
+ * engine copies page `from` into the run's page, in stream order, before it continues; `from` is a
+ * state that the prefix tree keeps, and nobody writes it. Without `from`, the run's page has the
+ * state of the written length; if nothing is written, the page is empty, as in the answer to the
+ * first tern_extend of a session that begins at its first token. */
 struct tern_run {
     uint32_t group, first, n;
     const struct tern_page *pages;
@@ -58,10 +59,10 @@ struct tern_run {
 };
 
 /* The reason for a lack of pages, and what waiting can free. The numbers are pages of `group`, one
- * group that lacks pages. If `needed` is at most `free` + `evictable`, this group has enough, and
- * the other groups of the request need the memory that these pages lie in. With QUOTA the request
- * never fits: `needed` is the number required at once, and `free` is the most that there can be.
- * All are 0 if the limit is on records or bytes: tern_error_numbers has those. */
+ * group that lacks pages. If `needed` is at most `free` + `evictable`, this group could get its
+ * pages, but other groups of the request need the same memory. With QUOTA the request never fits:
+ * `needed` is the number required at once, and `free` is the most that there can be. All are 0 if
+ * the limit is on records or bytes: tern_error_numbers has those numbers. */
 struct tern_shortage {
     uint32_t group, needed, free, evictable, retiring;
     uint64_t until_step; /* let all ranks pass it, then repeat; 0: no step will free more */
@@ -69,10 +70,10 @@ struct tern_shortage {
 
 /* An answer. Its arrays are borrowed until the next call on the connection. The result is filled in
  * whenever the daemon answered, also with an error: then lengths and tokens are those of the
- * session now. If all of them are 0 with an error, the daemon did not look at the session, for
- * instance because the handle is GONE; keep your state of the session if it still exists. (A
- * cancelled fetch is GONE, too, but has lengths and tokens.) A call without an answer leaves the
- * result unchanged. */
+ * session now. An error with lengths and tokens that are all 0 means that the daemon did not look
+ * at the session, for instance because the handle is GONE; keep your state of the session if it
+ * still exists. (A cancelled fetch is GONE, too, but has lengths and tokens.) A call without an
+ * answer leaves the result unchanged. */
 struct tern_result {
     enum tern_err err;
     struct tern_lengths lengths;
@@ -85,7 +86,7 @@ struct tern_result {
                              unknown */
     uint32_t host_depth;  /* Match: committed length after a tern_fetch from the host tier; 0 on a
                              resume */
-    uint32_t disk_depth;  /* the same for the disk; also 0 if it is not above `matched` */
+    uint32_t disk_depth;  /* the same for the disk; also 0 if the disk has no more than `matched` */
     const struct tern_run *runs;
     uint32_t nruns;
     uint32_t blob_bytes;           /* Fetch by ticket: size of `blob` */
@@ -119,7 +120,7 @@ struct tern_session_options {
 };
 /* Opens a session with options, which are borrowed for the call; NULL: as tern_session_open. Errors
  * besides those of tern_session_open:
- *   INVALID  merging and blobs_kept exclude each other, or blobs_kept is above 16. */
+ *   INVALID  Both merging and blobs_kept are set, or blobs_kept is above 16. */
 TERN_API enum tern_err tern_session_open_with(struct tern *t, uint64_t pool,
                                               const struct tern_namespace *ns,
                                               const struct tern_session_options *options,
@@ -127,11 +128,12 @@ TERN_API enum tern_err tern_session_open_with(struct tern *t, uint64_t pool,
 
 /* Returns how deep a prefix is in the tree, in tokens, without any effect. tokens->base is 0. A
  * list that is too long for one request is sent in pieces.
- *   BUSY  The part that the first pieces found was evicted repeatedly. Repeat the call. */
+ *   BUSY  What earlier pieces had found was evicted before the next piece, again and again. Repeat
+ *         the call. */
 TERN_API enum tern_err tern_peek(struct tern *t, uint64_t pool, const struct tern_namespace *ns,
                                  const struct tern_tokens *tokens, uint32_t deadline_ms,
                                  uint32_t *ret_depth);
-/* Returns also the depth of HISTORY alone. */
+/* Returns what tern_peek returns, and the depth of HISTORY alone. */
 TERN_API enum tern_err tern_peek_history(struct tern *t, uint64_t pool,
                                          const struct tern_namespace *ns,
                                          const struct tern_tokens *tokens, uint32_t deadline_ms,
@@ -142,29 +144,31 @@ struct tern_depths {
     uint32_t resumable; /* depth that a Match would find */
     uint32_t history;   /* of HISTORY alone: the engine may recompute the STATE of a short tail */
     uint32_t host;      /* depth after a Match and a tern_fetch from the host tier */
-    uint32_t disk; /* the same with a tern_fetch from the disk; 0: not above `resumable`. For a list
-                      that is too long for one request the disk may have more: the search ends with
-                      the request in which the part in memory ends. A Match returns the whole
+    uint32_t disk; /* depth after a Match and a tern_fetch from the disk; 0: not above `resumable`.
+                      If the list is sent in pieces, the disk may have more, since the search ends
+                      with the first piece that memory does not have whole. A Match returns the full
                       depth */
 };
+/* Returns the depths of a prefix as tern_peek does, also those that a fetch would reach. */
 TERN_API enum tern_err tern_peek_depths(struct tern *t, uint64_t pool,
                                         const struct tern_namespace *ns,
                                         const struct tern_tokens *tokens, uint32_t deadline_ms,
                                         struct tern_depths *ret);
 
 /* Begins a turn. On an empty session the call finds and pins the longest committed prefix, and
- * ret->runs names its pages. On a session that has written tokens it resumes at the shorter of the
- * written length and the common prefix, and frees the pages behind that. A session that has pages
- * but nothing written also resumes, and so finds nothing in the tree: call tern_rewind to 0 first
- * to empty it. `step` is the last step that may still touch the freed pages, or TERN_STEP_NONE. In
- * each case compute the tokens behind ret->lengths.written. The call may be repeated. A list of
- * more than 16,384 tokens, or one too long for one request, may be sent in pieces, and the daemon
- * serves other requests between them. The answer is that of one request at the time of the last
- * piece. If the call fails before that, repeat it, or abort or close the session: no other call
- * works on it.
+ * ret->runs names its pages. On a session that has written tokens the call resumes at the shorter
+ * of the written length and the common prefix, and frees the pages behind that length. A session
+ * that has pages but nothing written also resumes, and so finds nothing in the tree: call
+ * tern_rewind to 0 first to empty the session. `step` is the last step that may still touch the
+ * freed pages, or TERN_STEP_NONE. In each case compute the tokens behind ret->lengths.written. The
+ * call may be repeated. A list of more than 16,384 tokens, or one too long for one request, may be
+ * sent in pieces, and the daemon serves other requests between them. The answer is that of one
+ * request at the time of the last piece. If the call fails before the last piece, repeat it, or
+ * abort or close the session: no other call works on the session then.
  *   INVALID   The request has fewer tokens in common with the session than are committed. A session
  *             is append-only: close it and open another. Or the session is retracted, or the STATE
- *             needed at the common length has left its table: abort it, then match anew.
+ *             needed at the common length has left its table: abort it, then match anew. Or the
+ *             table would be too long (tern_error_text has the limit).
  *   CONFLICT  tokens->base is beyond the tokens that the session has.
  *   BUSY      A fetch of this session is under way, or a table of the daemon is full. */
 TERN_API enum tern_err tern_match(struct tern *t, tern_session s, const struct tern_tokens *tokens,
@@ -181,18 +185,19 @@ TERN_API enum tern_err tern_match(struct tern *t, tern_session s, const struct t
  *                   unchanged, and nothing was evicted for this request. Evictions by an earlier
  *                   request that returned BUSY remain.
  *   QUOTA           The request never fits: the session's table would have more pages of a group
- *                   than the pool (ret->shortage), or its list or path more records than this
- *                   tenant can have. tern_error_numbers has the number needed and the most there
- *                   can be. Request less; waiting does not help.
+ *                   than the pool (ret->shortage), or its list or path would take more records than
+ *                   this tenant can have. tern_error_numbers has the number needed and the most
+ *                   there can be. Request less; waiting does not help.
  *   INVALID         The lengths do not fit the session, or the session is retracted.
- *   BUSY            A record that the daemon needs is not free, for instance because too many
+ *   BUSY            No record is free that the operation needs, for instance because too many
  *                   releases wait for a step: repeat the operation after the next step. Or the
- *                   operation has to evict more than one request may, or to wait for a copy to the
- *                   host tier first, or a submitted batch is too much work: repeat it in a
+ *                   operation would have to evict more than one request may, or to wait for a copy
+ *                   to the host tier, or a submitted batch is too much work at once: repeat it in a
  *                   millisecond.
  *
- * A session before and after each call; C, W, A: committed, written and allocated length; T: tokens
- * in its list. C <= W <= A and W <= T hold always.
+ * A session before and after each call. C, W, A: its committed, written and allocated length. T:
+ * the tokens in its list. F: the part of the list that the last tern_finish kept (see tern_abort).
+ * R: the length of the turn records that a rollback leaves. C <= W <= A and W <= T hold always.
  *
  *   call                   needs              committed  written        allocated    tokens
  *   tern_session_open                         0          0              0            0
@@ -204,26 +209,24 @@ TERN_API enum tern_err tern_match(struct tern *t, tern_session s, const struct t
  *   tern_finish, in a turn C <= length <= A   C          min(W, length) length       min(T, length)
  *   tern_slide             next_commit > C    C          W              A            T
  *   tern_snapshot_release                     C          W              A            T
- *   tern_record_rollback   C > what is left   0          0              0            of the last
- *                                                                                    finished turn
- *   tern_record_rollback   else               C          W              A            T
- *   tern_fetch, it came    matched            what came  as committed   as committed T
- *   tern_fetch, it did not                    C          W              A            T
- *   tern_abort, in a turn  (always)           0          0              0            of the last
- *                                                                                    finished turn
+ *   tern_record_rollback   C > R              0          0              0            min(F, R)
+ *   tern_record_rollback   C <= R             C          W              A            T
+ *   tern_fetch, replaced   matched            fetched    as committed   as committed T
+ *   tern_fetch, unchanged                     C          W              A            T
+ *   tern_abort, in a turn  (always)           0          0              0            F
  *   tern_abort, no turn    (always)           C          W              A            T
  *   tern_session_close     no turn in flight  the handle is GONE
  *   tern_retract, DROP     no fetch under way C          C              C; away      T
  *   tern_retract, HOST     no fetch under way C          W              W; away      T
- *   tern_recover           away               C          what is there  as written   T
+ *   tern_recover           away               C          what remained  as written   T
  *
  * A turn begins with tern_match, tern_extend, or a fetch that was not answered at once, whatever
- * its result, and ends with tern_finish, which is INVALID before the first turn and after
- * tern_abort. A tern_finish may be repeated. A session that is away counts as in a turn: tern_abort
- * of it drops the table, also if tern_finish came before the tern_retract. tern_recover restores it
- * as it was, in a turn or finished. With a RECURRENT group a match or a finish that would leave
- * less than W returns to C, and a rewind between C and W is INVALID. After tern_retract with DROP
- * the tokens behind C are still in the list and must be written again.
+ * its result. A turn ends with tern_finish, which may be repeated. Before the first turn and after
+ * tern_abort, tern_finish is INVALID. A session that is away counts as in a turn: tern_abort of it
+ * drops the table, also if tern_finish came before the tern_retract. tern_recover restores the
+ * session as it was, in a turn or finished. With a RECURRENT group a match or a finish that would
+ * leave less than W returns to C, and a rewind between C and W is INVALID. After tern_retract with
+ * DROP the tokens behind C are still in the list and must be written again.
  *
  * While a session is away, or a fetch or a recover is under way, only tern_recover, tern_retract,
  * tern_fetch_cancel, tern_abort and tern_session_close may be called on it. */
@@ -235,54 +238,57 @@ TERN_API enum tern_err tern_match(struct tern *t, tern_session s, const struct t
 TERN_API enum tern_err tern_extend(struct tern *t, tern_session s, const struct tern_tokens *append,
                                    uint32_t written, uint32_t allocated, uint32_t deadline_ms,
                                    struct tern_result *ret);
-/* Commits whole chunks of L tokens to the prefix tree, up to `depth`, a multiple of L. step: the
- * step that writes the pages, or a later step if one was dispatched on them, because pages that the
- * answer replaces are freed behind `step`. TERN_STEP_NONE: the pages are written already; a step
- * that all ranks have passed means the same. Then the commit is published at once. A commit cannot
- * be undone. If another session of this engine has committed the same chunk by a step that has not
- * passed, the session takes over those pages. Neither they nor the chunks that the session commits
- * behind them are published before that step, whatever step this call names: let kernels that read
- * them run behind it. ret->lengths.committed is the new committed length; a depth that was
- * committed before changes nothing. A long commit takes several requests, each with that deadline.
- * Even if it ends with BUSY, the tokens up to ret->lengths.committed are committed, and ret->runs
- * has replaced pages. */
+/* Commits whole chunks of L tokens to the prefix tree, up to `depth`, a multiple of L. `step` is
+ * the step that writes the pages. If a later step that uses the pages was dispatched already, name
+ * that one, because the answer may replace pages, and the replaced pages are free when `step` has
+ * passed. TERN_STEP_NONE: the pages are written already; a step that has passed means the same.
+ * Then the commit is published at once. A commit cannot be undone. If another session of this
+ * engine has committed the same chunk by a step that has not passed, this session takes over that
+ * session's pages. Kernels that read these pages must run behind that other step. Neither these
+ * pages nor the chunks that this session commits behind them are published before that other step
+ * has passed, whatever `step` is. ret->lengths.committed is the new committed length; a depth that
+ * was committed before changes nothing. A long commit takes several requests, and each may take
+ * deadline_ms. Even if the call ends with BUSY, the tokens up to ret->lengths.committed are
+ * committed, and ret->runs has replaced pages. */
 TERN_API enum tern_err tern_commit(struct tern *t, tern_session s, uint32_t depth, uint64_t step,
                                    uint32_t deadline_ms, struct tern_result *ret);
 /* Frees the pages behind `length` and truncates the list of tokens there, even if no page comes
  * free. For rejected speculative tokens.
  *   INVALID  Also: there is no STATE to continue from `length`. A WINDOW group can rewind by its
  *            reserve. A RECURRENT group has the state of the written length and, where a commit
- *            made it a resume point, of the committed length: rewind to that, or abort. */
+ *            made it a resume point, of the committed length: rewind to one of these lengths, or
+ *            abort. */
 TERN_API enum tern_err tern_rewind(struct tern *t, tern_session s, uint32_t length, uint64_t step,
                                    uint32_t deadline_ms, struct tern_result *ret);
-/* Ends a turn and keeps the session for the next one. length: the number of tokens that it keeps,
- * from the first on; pages behind them are freed. The call never increases the written length. With
- * a RECURRENT group, whose one state is that of the written length, a smaller `length` returns the
- * session's pages to the committed length. */
+/* Ends a turn and keeps the session for the next one. length: the number of tokens to keep, from
+ * the first on; the pages behind them are freed. The call never increases the written length. A
+ * RECURRENT group has only the state of the written length. With such a group, a `length` below the
+ * written length takes the session's pages back to the committed length. */
 TERN_API enum tern_err tern_finish(struct tern *t, tern_session s, uint32_t length, uint64_t step,
                                    uint32_t deadline_ms, struct tern_result *ret);
 /* Removes STATE pages that have left the window from the table; a commit does so by itself.
  * next_commit: the depth of the next commit; 0 stands for the committed length + L. */
 TERN_API enum tern_err tern_slide(struct tern *t, tern_session s, uint32_t next_commit,
                                   uint64_t step, uint32_t deadline_ms, struct tern_result *ret);
-/* Promises that nobody will resume from the committed length: its STATE may be evicted first. */
+/* Promises that nobody will resume from the committed length: the STATE of that length may then be
+ * evicted before other STATE. */
 TERN_API enum tern_err tern_snapshot_release(struct tern *t, tern_session s, uint32_t deadline_ms,
                                              struct tern_result *ret);
 /* Drops what is not committed, unpins the rest and empties the table. The session stays open: a
  * later match finds what it had committed, as any other session's match would. Its list is
- * truncated to the part that the last tern_finish kept, as far as later matches and rewinds left
- * that. The list is empty if no turn was finished or the daemon had no room to keep it (see
- * ret->tokens). Between tern_finish and the next tern_match, tern_extend, fetch or tern_retract
- * there is no turn. Then nothing is dropped: list, lengths and table stay as tern_finish left
- * them. */
+ * truncated to the part that the last tern_finish kept; matches and rewinds after that tern_finish
+ * may have shortened that part. The list is empty if no turn was finished or the daemon had no room
+ * to keep the part (see ret->tokens). After tern_finish there is no turn until the next tern_match,
+ * tern_extend, fetch or tern_retract. Without a turn the call drops nothing: list, lengths and
+ * table stay as tern_finish left them. */
 TERN_API enum tern_err tern_abort(struct tern *t, tern_session s, uint64_t step,
                                   uint32_t deadline_ms, struct tern_result *ret);
 /* Closes the session. Its committed prefix stays in the tree for others, as long as there is room.
  * Only err of *ret is filled in. While a turn is in flight, the session's own handle is GONE at
- * once, and the call waits for the end of that turn; in the daemon it waits on after deadline_ms
- * has passed (tern_batch_session_close returns BUSY). The session's pages are free when both the
- * step of the close and the step of the turn's end have passed. A close by the turn's handle closes
- * the session at once.
+ * once, and the call waits for the end of that turn; the close stays in effect also if deadline_ms
+ * passes first (tern_batch_session_close returns BUSY instead). The session's pages are free when
+ * both the step of the close and the step of the turn's end have passed. A close by the turn's
+ * handle closes the session at once.
  *   BUSY  The turn ended without tern_turn_end, so its last step is unknown. The session stays
  *         open: close it with the last step that may touch its pages. */
 TERN_API enum tern_err tern_session_close(struct tern *t, tern_session s, uint64_t step,
@@ -296,21 +302,22 @@ TERN_API enum tern_err tern_session_close(struct tern *t, tern_session s, uint64
  * always uses the session's own handle. */
 
 /* Claims the session. *ret is the turn's handle: use it as the session, in every call and on every
- * connection of the engine, until the turn ends. Meanwhile the session's own handle is BUSY at
- * once, before any work is done. The turn ends by tern_turn_end, at deadlines.turn_ms of the
- * daemon's configuration, with the connection that began it, with the engine, and when the session
- * is closed. From then on the turn's handle is GONE, so a late call frees nothing. The end changes
- * only who may use the session: pages, lengths and requests under way stay. After TIMED_OUT the
- * turn may still begin without an owner. Then the library ends it in the next call on this
- * connection after the late answer, or deadlines.turn_ms ends it.
+ * connection of the engine, until the turn ends. Meanwhile a call on the session's own handle
+ * returns BUSY at once, before any work is done. The turn ends by tern_turn_end, at
+ * deadlines.turn_ms of the daemon's configuration, with the connection that began it, with the
+ * engine, and when the session is closed. From then on the turn's handle is GONE, so a late call
+ * frees nothing. The end changes only who may use the session: pages, lengths and requests under
+ * way stay. If this call returns TIMED_OUT, the daemon may still begin the turn, although nobody
+ * has its handle. The library ends such a turn in the next call on this connection after the late
+ * answer has arrived; else deadlines.turn_ms ends it.
  *   BUSY      Another turn of this session is in flight. Wait for its end, or refuse your client.
  *   GONE      The session was closed, or is to be closed when the turn in flight has ended.
  *   CONFLICT  This is the handle of a turn. */
 TERN_API enum tern_err tern_turn_begin(struct tern *t, tern_session s, uint32_t deadline_ms,
                                        tern_session *ret);
-/* Ends the turn. `step` is the last step that may touch the session's pages, or TERN_STEP_NONE: no
- * page that the session gives back, at a close or an abort, is free before that step has passed.
- * Only the turn's handle can end it. The call may be repeated and then returns GONE.
+/* Ends the turn. `step` is the last step that may touch the session's pages, or TERN_STEP_NONE:
+ * pages that the session releases later, at a close or an abort, are not free before that step has
+ * passed. Only the turn's handle can end the turn. The call may be repeated and then returns GONE.
  *   GONE     The turn has ended already, or the session was closed.
  *   BUSY     This is the session's own handle, and a turn is in flight.
  *   INVALID  This is the session's own handle, and no turn is in flight. */
@@ -320,7 +327,7 @@ TERN_API enum tern_err tern_turn_end(struct tern *t, tern_session turn, uint64_t
 /* ---- batches ---- */
 
 /* The operations of one scheduler iteration, in order, for one request to the daemon. A batch
- * belongs to its connection; destroy the batch first. */
+ * belongs to its connection; destroy the batch before the connection. */
 struct tern_batch;
 
 /* Creates an empty batch, owned by the caller; end it with tern_batch_destroy (NULL is allowed). */
@@ -355,19 +362,19 @@ TERN_API void tern_batch_barrier(struct tern_batch *b);
 /* Runs all operations of the batch. The call returns OK when the daemon has answered; each
  * (*ret_results)[i] has the err of its operation, and tern_result_text(t, i) the reason. *ret_done:
  * the number of operations tried, which is also the number of results; they are borrowed until the
- * next call on the connection. Afterwards the batch is empty, also if no answer arrived; it is
- * unchanged if nothing was sent.
+ * next call on the connection. Afterwards the batch is empty, also if no answer arrived; but if
+ * nothing was sent, the batch is unchanged.
  *   INVALID         The batch has no operation.
  *   CONFLICT, BUSY  One of its sessions was added to a lease after its operation was added. Nothing
  *                   was sent: remove the session from the lease, or clear the batch. */
 TERN_API enum tern_err tern_batch_run(struct tern_batch *b, uint32_t deadline_ms,
                                       const struct tern_result **ret_results, uint32_t *ret_done);
-/* Returns the text of result i of the batch that was run last, or whose answer tern_poll returned
- * last: the request, what the session has, and what to do. "" if the result is OK or does not
- * exist. For any other answer that tern_poll returns, tern_error_text has the text, until the next
- * call. Borrowed until the next call on the connection. */
+/* Returns the text of result i of a batch: the request, what the session has, and what to do. It is
+ * the batch that was run last, or the one whose answer tern_poll returned last. "" if the result is
+ * OK or does not exist. (For the answer to any other submitted request tern_error_text has the text
+ * after tern_poll.) Borrowed until the next call on the connection. */
 TERN_API const char *tern_result_text(struct tern *t, uint32_t i);
-/* Returns the numbers of that result's text, as tern_error_numbers does. */
+/* Sets ret[0] and ret[1] to the numbers of that result's text, as tern_error_numbers does. */
 TERN_API void tern_result_numbers(struct tern *t, uint32_t i, uint64_t ret[2]);
 
 /* ---- retract and recover: a session releases its device pages and gets them back later ---- */
@@ -375,15 +382,15 @@ TERN_API void tern_result_numbers(struct tern *t, uint32_t i, uint64_t ret[2]);
 /* HOST: what the session has committed is copied to the pool's host tier and pinned there; then its
  * device pages can be evicted. Use it for a session that will not run for a while. DROP: nothing is
  * copied. Committed pages stay on the device, pinned, and only the others are freed. Use it for a
- * session that resumes within a few steps, and for pools without a host tier.
- */
+ * session that resumes within a few steps, and for pools without a host tier. */
 enum tern_retract_mode { TERN_RETRACT_HOST = 0, TERN_RETRACT_DROP = 1 };
 
 /* Filled in whenever the daemon answered, also with an error. free_now and free_at_step are device
- * pages of all groups together: free at once, and free when `step` has passed. Neither counts the
- * pages that HOST makes evictable: with OK, shortage.evictable is the most pages that are evictable
- * once they are copied. If all three are 0, no page comes free: HOST keeps what is not committed,
- * so commit it before, or retract with DROP. */
+ * pages of all groups together: those free at once, and those free when `step` has passed. Neither
+ * counts the pages that HOST makes evictable: with OK, shortage.evictable is the most pages that
+ * can be evicted once they are copied. If free_now, free_at_step and shortage.evictable are all 0,
+ * no page comes free: HOST keeps what is not committed, so commit it before, or retract with DROP.
+ */
 struct tern_retracted {
     struct tern_lengths lengths; /* when `step` has passed */
     uint32_t free_now, free_at_step;
@@ -394,18 +401,22 @@ struct tern_retracted {
  * the last step that may touch the session's pages, or TERN_STEP_NONE. Discard the session's table;
  * tern_recover returns it anew.
  *
- * If the copies cannot be made later, the daemon undoes the retract and tern_recover answers at
- * once; tern_stats counts it for the tenant (host_tier.retracts_undone). A caller that waits for
- * the memory repeats this call: a session that is away stays away, and one whose retract was undone
- * is retracted anew, or the answer has the reason why not.
+ * If the copies cannot be made later, the daemon undoes the retract. tern_recover then answers at
+ * once, and tern_stats counts the event for the tenant (host_tier.retracts_undone). A caller that
+ * waits for the memory repeats this call. The repetition changes nothing if the session is still
+ * away. If the retract was undone, the repetition retracts the session anew, or returns the reason
+ * why it cannot.
  *   POOL_EXHAUSTED  The host tier has no room for the prefix. The session is unchanged.
  *   QUOTA           The prefix is larger than the host tier and never fits: use DROP.
  *   UNSUPPORTED     HOST was asked for, and the pool has no host tier.
  *   INVALID         DROP was asked for, and the session has run so far beyond its committed length
- *                   that the STATE of that length has left its table. Use HOST, or abort.
+ *                   that the STATE of that length has left its table. Use HOST, or abort. Or the
+ *                   session has more than 32,768 pages of its own: call tern_rewind to the
+ *                   committed length first. Or only some pieces of its tern_match have arrived.
  *   BUSY            A fetch or a recover of the session is under way. Wait for it, or cancel it. Or
- *                   the host tier keeps prompts that are still to be stored on the disk, for up to
- *                   2 s each: repeat the call, or use DROP, which needs no room. */
+ *                   too many releases wait for a step: repeat the call after the next step. Or the
+ *                   host tier keeps prompts that are still to be stored on the disk, for up to 2 s
+ *                   each: repeat the call, or use DROP, which needs no room. */
 TERN_API enum tern_err tern_retract(struct tern *t, tern_session s, enum tern_retract_mode mode,
                                     uint64_t step, uint32_t deadline_ms,
                                     struct tern_retracted *ret);
@@ -413,11 +424,11 @@ TERN_API enum tern_err tern_retract(struct tern *t, tern_session s, enum tern_re
 /* Recovers a retracted session. ret->lengths: the committed length is unchanged, the written length
  * may be shorter, so write the missing tokens again. ret->runs is the whole table, as tern_run
  * describes it. The call returns when the pages are on the device again, at once if they never left
- * it. For a session that is not away it returns the table again, so the call may be repeated. After
+ * it. For a session that is not away the call returns the table again, so it may be repeated. After
  * an error the session stays retracted.
  *   POOL_EXHAUSTED  The device has no room. ret->shortage has what to wait for.
- *   BUSY            Another copy or commit of that prefix is under way, or a copy of a prefix that
- *                   is evicted for it. Repeat in a moment.
+ *   BUSY            That prefix is being copied or committed by another request; or a prefix that
+ *                   has to be evicted for it is being copied. Repeat in a moment.
  *   TIMED_OUT       deadline_ms passed first, and the recover is cancelled.
  *   CORRUPT         The host's copy is damaged. Use tern_abort, and compute the prefix again. */
 TERN_API enum tern_err tern_recover(struct tern *t, tern_session s, uint32_t deadline_ms,
@@ -427,16 +438,17 @@ TERN_API enum tern_err tern_recover(struct tern *t, tern_session s, uint32_t dea
 
 /* Resets a namespace, for new weights under an old name: from now on nothing that was committed
  * under `ns`, in any pool of the tenant, is found here, on the disk or by a fetch from a peer.
- * Sessions that run in it can finish. *ret_nodes (may be NULL): the number of prefix nodes that are
- * still pinned; each is freed when nobody pins it. The call may be repeated. It waits until the
- * connected peers, and their peers in turn, have reset the namespace, too.
+ * Sessions that run in the namespace can finish. *ret_nodes (may be NULL): the number of prefix
+ * nodes that are still pinned; each is freed when nobody pins it. The call may be repeated. The
+ * call waits until the connected peers, and their peers in turn, have reset the namespace, too.
  *   BUSY  Too many resets wait for peers that are not connected. Nothing was reset. */
 TERN_API enum tern_err tern_namespace_reset(struct tern *t, const struct tern_namespace *ns,
                                             uint32_t deadline_ms, uint32_t *ret_nodes);
-/* Resets as tern_namespace_reset does. *ret_unreached (may be NULL): the number of peers that are
- * not connected and get the reset when they are, or that wait for such a peer themselves. 0: the
- * old content is gone for good. Else it stays gone as long as this daemon runs; if the daemon
- * restarts before these peers got the reset, repeat the call. */
+/* Resets as tern_namespace_reset does. *ret_unreached (may be NULL): the number of peers that the
+ * reset has not fully reached: peers that are not connected and get the reset when they are, and
+ * peers that themselves wait for such a peer. 0: the old content is gone for good. Else the old
+ * content stays gone as long as this daemon runs; if the daemon restarts before these peers got the
+ * reset, repeat the call. */
 TERN_API enum tern_err tern_namespace_reset_peers(struct tern *t, const struct tern_namespace *ns,
                                                   uint32_t deadline_ms, uint32_t *ret_nodes,
                                                   uint32_t *ret_unreached);
