@@ -31,9 +31,9 @@ class Event:
     kind: str  # "stored", "tier" or "removed"
     depth: int
     chain: int  # identifies the namespace and all tokens and extra keys up to `depth`
-    parent_chain: int
+    parent_chain: int  # chain of the chunk before this one; 0 for the first chunk
     pool: int
-    on_device: bool
+    on_device: bool  # after the change
     on_host: bool
     lost: int  # number of changes that were missed just before this one
     # For a stored chunk still in the tree, if the subscription has tokens=True; else empty.
@@ -65,8 +65,8 @@ def chains(ns: Namespace, tokens: TokenList, align_tokens: int, keys: Iterable[E
 class Async:
     """The asynchronous requests of one connection. Create it inside the event loop that uses it.
 
-    Requests work as the methods of the same names of Session, Batch and Connection, without a
-    deadline of their own.
+    Each request works as the method of the same name of Session, Batch or Connection, but has no
+    deadline.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -81,7 +81,7 @@ class Async:
         connection._holders.add(self)
 
     def _drop(self) -> None:
-        """The connection is closed, and its descriptor too."""
+        """Stops polling, because the connection and its descriptor are closed."""
         if not self._loop.is_closed():
             self.close()
 
@@ -94,7 +94,8 @@ class Async:
     # ---- the table of requests under way
 
     def _drain_soon(self) -> None:
-        """Polls soon: a synchronous call may receive answers, which leaves nothing to read."""
+        """Polls soon. A synchronous call may receive answers to requests, and then the descriptor
+        has nothing to read."""
         if not self._soon and not self._loop.is_closed():
             self._soon = True
             self._loop.call_soon(self._drain)
@@ -221,7 +222,7 @@ class Async:
         )
 
     async def fetch_wait(self, session: Session, above: int) -> Result:
-        """Waits as Session.fetch_wait does. The next wait replaces a cancelled one."""
+        """Waits as Session.fetch_wait does. A cancelled wait ends when the next one replaces it."""
         p, least = self.connection._p, number("above", above)
         return await self._one(
             session, lambda cookie: lib.tern_submit_fetch_wait(p, session.handle, least, cookie)
@@ -256,7 +257,7 @@ class Async:
         await self._submit(lambda cookie: lib.tern_submit_wait_published(p, named, cookie), take)
 
     async def run(self, batch: Batch) -> list[Op]:
-        """Runs a batch as Batch.run does: each operation has its own error."""
+        """Runs a batch as Batch.run does: each operation has its own result or error."""
         ops: list[Op] = []
         if not batch.ops:
             return ops
@@ -283,8 +284,8 @@ class Async:
             ns: the namespace, or None.
             start: number of the first change that is wanted; 0: from now on; 1: from the oldest
                 that the daemon keeps.
-            tokens: each stored chunk has its tokens and extra keys; the tenant's `events_tokens`
-                has to allow it.
+            tokens: yield the tokens and extra keys of each stored chunk, too; the tenant's
+                `events_tokens` has to allow it.
 
         Raises:
             Gone: `start` is from another incarnation of the daemon. Discard your state, start at 1.

@@ -1,6 +1,6 @@
 """Blocks by key, for engines that keep their KV in memory of their own.
 
-The module is tern_blocks.h with Python buffers as values.
+The module has the calls of tern_blocks.h, with Python buffers as values.
 
 An engine opens a Blocks for each namespace, group and size of values; tern.store opens them for
 the connectors of SGLang, vLLM and LMCache.
@@ -48,8 +48,8 @@ class BlockCounts:
 class Spans:
     """Values at addresses of this process, such as pages of an engine's host pool.
 
-    No buffer object is made for a piece, so a value may have hundreds. The caller ensures that all
-    of this memory is mapped: an address that is not mapped ends the process.
+    No buffer object is made for a piece, so a value may have hundreds of pieces. The caller ensures
+    that all of this memory is mapped: an address that is not mapped ends the process.
 
     addresses[i, j]: address of piece j of value i
     sizes[j]: bytes of piece j, the same for all values
@@ -148,23 +148,25 @@ class BlockPin:
         self.close()
 
     def close(self, *, deadline_ms: int = 0) -> None:
+        """Ends the pin. After an error some blocks may still be pinned: repeat the call."""
         if self.connection.is_open:
             self.connection._unpin(self._pointer, milliseconds(deadline_ms))
 
 
 @one_thread
 class Blocks:
-    """A set of blocks, as docs/blocks.md defines it. One thread at a time may use it.
+    """A set of blocks, as docs/blocks.md defines it. One thread at a time may use the set.
 
     Calls release the interpreter lock while they wait and copy. A value is a buffer of value_bytes
-    bytes, or a list of buffers of that total size; a list of values may be Spans. After an error
-    `done` of the exception has one bool for each key of a get or put.
+    bytes, or a list of buffers of that total size; instead of a list of values a call takes Spans.
+    After an error of a get or put, `done` of the exception has one bool for each key.
 
     Args:
         path: path of the tenant's Unix socket.
-        namespace, group, value_bytes: name the set; value_bytes is the size of each value.
+        namespace, group, value_bytes: what identifies the set; value_bytes is the size of each
+            value.
         pool_bytes, host_bytes: bytes of the pool and of its host tier. All sets of the tenant with
-            this group and size share one pool; the set that is opened first decides.
+            this group and value size share one pool; the set that is opened first decides its size.
         threads: threads that copy, including the calling thread.
         populate: map the whole pool at once instead of at the first touch of each page.
         device: the tenant's region to use; None: the first.
@@ -224,6 +226,7 @@ class Blocks:
         lib.tern_blocks_close(self.__dict__.get("_pointer"))
 
     def close(self) -> None:
+        """Closes the set, its pins and its threads. The blocks stay stored."""
         pointer, self._pointer = self._pointer, None
         lib.tern_blocks_close(pointer)
 
@@ -252,7 +255,8 @@ class Blocks:
         return [PLACES[mark] for mark in k.marks]
 
     def host_of(self, i: int) -> str | None:
-        """Returns the peer that has key i, as the last find or get of a set with hosts learned.
+        """Returns the peer that has the block of key i, as the last find or get learned. For a set
+        with `hosts`.
 
         None: this host has the block, or no peer does.
         """
@@ -273,7 +277,7 @@ class Blocks:
             content of its buffer is undefined.
 
         Raises:
-            TernError: `done` of the exception has the same list for the keys.
+            TernError: the call failed; `done` of the exception is the list that would be returned.
         """
         k = _Keys(keys)
         v = _Values(values, k.n, written=True)
@@ -297,16 +301,16 @@ class Blocks:
         return k.told()
 
     def touch(self, keys: Sequence[bytes], *, deadline_ms: int = 0) -> int:
-        """Marks blocks as used. Returns how many of them are there."""
+        """Marks blocks as used. Returns how many of them are on some tier."""
         k, found = _Keys(keys), ct.c_uint32()
         self._check(lib.tern_blocks_touch(self._set(), k.c, k.n, milliseconds(deadline_ms), ct.byref(found)))
         return found.value
 
     def remove(self, keys: Sequence[bytes], *, deadline_ms: int = 0) -> int:
-        """Removes blocks from all tiers. Returns how many were there.
+        """Removes blocks from all tiers. Returns how many blocks existed.
 
         Raises:
-            Busy: some blocks are pinned or in use; the others are removed.
+            Busy: until the deadline some blocks were pinned or in use; the others are removed.
         """
         k, removed = _Keys(keys), ct.c_uint32()
         self._check(lib.tern_blocks_remove(self._set(), k.c, k.n, milliseconds(deadline_ms), ct.byref(removed)))

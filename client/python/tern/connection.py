@@ -53,8 +53,8 @@ STEP_BY = ("device", "host")  # enum tern_step_by
 class Handle:
     """A struct tern, shared by the Connection and its arrays of pages.
 
-    It is destroyed when neither the Connection nor an array of pages refers to it. So an array that
-    is used after close() still lies in mapped memory.
+    The struct is destroyed when neither the Connection nor an array of pages refers to it any more.
+    So an array that is used after close() still lies in mapped memory.
     """
 
     def __init__(self, pointer: ct.c_void_p) -> None:
@@ -80,17 +80,21 @@ class Asynchronous(Protocol):
 
 @dataclass(frozen=True)
 class Reset:
+    """The result of a reset of a namespace."""
+
     nodes: int  # prefix nodes that are still pinned; each is freed when nobody pins it
     unreached: int  # peers that get the reset when they are connected again
 
 
 @dataclass(frozen=True)
 class Depths:
+    """How deep a prefix is on each tier, in tokens."""
+
     resumable: int  # depth that a match would find, in tokens
     history: int  # depth of HISTORY alone
     host: int  # depth after a match and a fetch from the host tier
-    # Depth after a match and a fetch from the disk; 0: not above `resumable`. For a list that takes
-    # several requests the disk may have more.
+    # Depth after a match and a fetch from the disk; 0: not above `resumable`. If the list is too
+    # long for one request, the disk may have more.
     disk: int = 0
 
 
@@ -98,10 +102,10 @@ class Depths:
 class Connection:
     """One connection of one process to the daemon of this host.
 
-    One thread at a time may use it, else Conflict is raised; it may pass to another thread between
-    two calls. In a forked child each call except close() raises DaemonLost: start processes by
-    spawn, or connect anew. The connection ends with close() or with the last array of its pages,
-    whichever is later.
+    One thread at a time may use the connection; another thread may take over between two calls. A
+    call while another thread is in a call raises Conflict. In a forked child each call except
+    close() raises DaemonLost: start processes by spawn, or connect anew. The connection ends with
+    close() or with the last array of its pages, whichever is later.
 
     Args:
         path: path of the tenant's Unix socket.
@@ -131,7 +135,7 @@ class Connection:
         self.close()
 
     def close(self) -> None:
-        """Closes the connection: at once, if no array of its pages is left.
+        """Closes the connection: at once if no array of its pages exists, else with the last one.
 
         A pool and its engine refer to each other, so close() releases what they have instead of
         leaving that to the garbage collector.
@@ -182,13 +186,15 @@ class Connection:
         return int(lib.tern_incarnation(self._p))
 
     def trace(self, trace_id: int) -> None:
-        """Sets the trace id of all further requests of this connection, which the daemons log."""
+        """Sets the trace id of all further requests of this connection. The daemons log this id."""
         lib.tern_trace(self._p, number("trace_id", trace_id, U64_MAX))
 
     def ping(self, *, deadline_ms: int = 0) -> None:
+        """Makes one round trip to the daemon."""
         self._check(lib.tern_ping(self._p, milliseconds(deadline_ms)))
 
     def stats(self, *, deadline_ms: int = 0) -> dict[str, Any]:
+        """Returns the tenant's pools, its error counters, and the number of retracts undone."""
         text = ct.c_char_p()
         self._check(lib.tern_stats(self._p, milliseconds(deadline_ms), ct.byref(text)))
         told: dict[str, Any] = json.loads(text.value or b"{}")
@@ -272,10 +278,10 @@ class Connection:
 
 @one_thread
 class Engine:
-    """The engine that this process has joined. Leaving the `with` block closes the connection, and
-    so leaves the engine.
+    """The engine that this process has joined. The end of the `with` block closes the connection,
+    and so this process leaves the engine.
 
-    connection, name: as it was joined
+    connection, name: the connection that joined it, and its name
     last_step: the number of the last `with engine.step()`; 0 before the first
     """
 
@@ -309,8 +315,8 @@ class Engine:
         Args:
             groups: the kinds of pages, each with a name of its own.
             bytes, host_bytes: bytes of the pool and of its host tier in one region.
-            supersede: "lazy", "eager" or "off": when STATE pages that a deeper resume point has
-                made unnecessary are freed.
+            supersede: when to free STATE pages that a deeper resume point has made unnecessary:
+                "lazy", "eager" or "off" (enum tern_supersede).
             shard: how ranks divide a page: "none", "heads", "replicated", "layers" or "tokens".
             stages: stages of the pipeline.
             align_tokens: tokens of a chunk (L); 0: the least common multiple of the HISTORY groups'
@@ -356,9 +362,9 @@ class Engine:
     def step(self, *, stream: int | None = None) -> Iterator[int]:
         """One iteration: yields its number, and publishes it at the end of the block.
 
-        For an engine that computes in the block itself or, with `stream`, whose kernels are all in
-        that stream by then (Pool.done_step_on_stream). After an exception the step is not
-        published; a later step covers it.
+        Without `stream`, the engine computes in the block itself. With `stream`, a CUDA stream
+        publishes the step (Pool.done_step_on_stream): all kernels of the step are in that stream at
+        the end of the block. After an exception the step is not published; a later step covers it.
         """
         self.last_step += 1
         yield self.last_step
@@ -405,6 +411,7 @@ class Pool:
         self._bytes = None
 
     def group(self, name: str) -> Group:
+        """Returns the group of that name, or raises Invalid."""
         for g in self.groups:
             if g.name == name:
                 return g
@@ -432,9 +439,11 @@ class Pool:
         return flat.reshape((count, *g.shape))
 
     def view(self, name: str) -> Pages:
-        """Returns the same pages for libraries that take DLPack or `__cuda_array_interface__`.
+        """Returns the pages that pages() returns, for libraries that take DLPack or
+        `__cuda_array_interface__`.
 
-        Works for pools in memory of the host and on GPUs; `__cuda_array_interface__` for GPUs only.
+        DLPack works for pools in memory of the host and on GPUs, `__cuda_array_interface__` only
+        for those on GPUs.
         """
         from .exchange import Pages
 
@@ -477,8 +486,8 @@ class Pool:
         after all work that is queued on it, for the commit that names `step`.
 
         The daemon then does not read these pages for their checksums. Call it before the step's own
-        done_step_on_stream, for each commit and in every rank; the daemon computes the checksums
-        that are missing. After any error the daemon computes the checksums of all these pages.
+        done_step_on_stream, for each commit and in every rank. The daemon itself computes missing
+        checksums and, after any error, those of all these pages.
 
         Args:
             group: name of the group.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 class Shortage:
     """The reason for a lack of pages. The numbers are pages of `group`."""
 
-    group: str  # name of the group; for Retract, the host tier's
+    group: str  # name of the group that lacks pages; after a retract, pages of the host tier
     needed: int
     free: int
     evictable: int  # in prefixes that nobody pins
@@ -24,8 +24,8 @@ class TernError(Exception):
     """An error of libtern. `kind` is the error's name; the message names what to do."""
 
     kind = "?"
-    done: list[bool] = []  # for a get or put of blocks: the keys that were done before the error
-    numbers = (0, 0)  # the daemon's numbers in the text, in order; QUOTA: needed, and the most
+    done: list[bool] = []  # for a get or put of blocks: for each key, whether it was done
+    numbers = (0, 0)  # the numbers in the daemon's text, in order; QUOTA: needed, and the most
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -40,14 +40,20 @@ class Invalid(TernError):
 
 
 class Malformed(TernError):
+    """A turn record is invalid; or the daemon sent an invalid message: the connection is dead."""
+
     kind = "MALFORMED"
 
 
 class Unsupported(TernError):
+    """The daemon, the peer or this machine cannot do that. Do not repeat the call."""
+
     kind = "UNSUPPORTED"
 
 
 class Conflict(TernError):
+    """The call contradicts what exists already, or another thread is in a call."""
+
     kind = "CONFLICT"
 
 
@@ -91,21 +97,23 @@ class Busy(TernError):
 
 
 class Gone(TernError):
-    """The session or turn is closed or has ended: drop it. Or this fetch or recover was cancelled,
-    and the session continues with what it has."""
+    """The session or turn is closed or has ended: drop it. Or this fetch or recover was cancelled:
+    then the session stays open and continues with what it has."""
 
     kind = "GONE"
 
 
 class Denied(TernError):
+    """This tenant may not do that."""
+
     kind = "DENIED"
 
 
 class Quota(TernError):
     """A limit that waiting does not lift.
 
-    If it is a limit on pages, the request needs `shortage.needed` at once, and there can be at most
-    `shortage.free`.
+    If it is a limit on pages, the request needs `shortage.needed` pages at once, and there can be
+    at most `shortage.free`. For other limits see `numbers`.
     """
 
     kind = "QUOTA"
@@ -116,14 +124,20 @@ class Quota(TernError):
 
 
 class Corrupt(TernError):
+    """Bytes do not match their checksum. No wrong byte was used: compute what is missing."""
+
     kind = "CORRUPT"
 
 
 class Disk(TernError):
+    """The disk could not be written or read."""
+
     kind = "DISK"
 
 
 class Internal(TernError):
+    """This process is out of memory, or Tern has a bug: see the daemon's log."""
+
     kind = "INTERNAL"
 
 

@@ -1,8 +1,8 @@
 """The guard that lets one thread at a time use a connection.
 
-An answer's memory is valid until the next call, so a thread's call and the copy of its answer must
-not be interleaved with another thread's call. libtern refuses two threads inside its calls; this
-guard also covers the time between a call and the copy of its answer.
+An answer's memory is valid until the next call. So no other thread may make a call between a
+thread's call and the copy of its answer. libtern refuses two threads inside its calls; this guard
+also covers the time until the answer is copied.
 """
 
 from __future__ import annotations

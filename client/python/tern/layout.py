@@ -98,7 +98,7 @@ def dtype_of(group: str, dtype: str) -> np.dtype[Any]:
 
 @dataclass(frozen=True)
 class Channels:
-    """A run of `count` equal parts of `width` channels, divided over the ranks separately."""
+    """A section of a field: `count` equal parts of `width` channels each (struct tern_channels)."""
 
     name: str
     count: int
@@ -120,7 +120,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Field:
-    """An array in the pages of a group, as all ranks together see it: struct tern_field in tern.h.
+    """One array of a group. The pages of all ranks together contain it (struct tern_field).
 
     axes: outermost first
     offset: of its first element in a page, in bytes
@@ -143,8 +143,7 @@ class Group:
     shape, dtype: those of a page in one region, as NumPy names them: (layers, 2, page_tokens,
         heads, head_dim) and "float16", for instance
     family: "history", "window" or "recurrent"
-    axes: names of the axes of `shape`, for other engines that use the pool: equal groups have
-        equal names
+    axes: names of the axes of `shape`; engines share a pool only if these names are equal, too
     units: checksummed pieces of a page; 0 stands for 1
     cap_pages: the most pages of the group; 0: limited by the pool only
     """
@@ -166,7 +165,7 @@ class Group:
         return math.prod(self.shape) * dtype_of(self.name, self.dtype).itemsize
 
     def pages_for(self, tokens: int) -> int:
-        """Returns the number of pages of a session with so many allocated tokens."""
+        """Returns the number of pages that cover that many allocated tokens of a session."""
         if self.family == "recurrent":
             return 1 if tokens else 0
         return -(-tokens // self.page_tokens)

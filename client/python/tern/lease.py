@@ -22,8 +22,8 @@ from .session import Answered, Result, Session
 @dataclass
 class Told:
     """An answer to a commit, which was applied to the session's table, or an operation that was
-    refused after its call had returned. With `failed`, each further call on that session raises its
-    error, so remove it."""
+    refused after its call had returned. If `failed` is true, each further call of the lease on that
+    session raises the same error, so remove the session."""
 
     session: Session
     failed: bool
@@ -36,12 +36,14 @@ class Lease:
     """A stock of pages of a pool, for sessions that decode.
 
     `extend` takes pages from the stock without a request, and `submit` sends the daemon a whole
-    iteration without waiting. While a session is in a lease, any other call on it is a Conflict. A
-    `with` block ends the lease: remove its sessions before. After an exception the sessions are
-    removed, and so is a session whose own `with` block ends.
+    iteration without waiting. While a session is in a lease, any other call on it raises Conflict.
+    The end of the lease's `with` block ends the lease: remove its sessions before. If an exception
+    ends the block, the sessions are removed. The end of a session's own `with` block also removes
+    that session.
 
-    high: the stock is refilled to so many pages, of each group or by group name
-    low: the stock is refilled when it has so many pages or fewer, as `high`
+    high: number of pages to which the stock of a group is refilled: one number, or one for each
+        group name
+    low: number of pages at or below which the stock of a group is refilled; in the form of `high`
     sessions: the most sessions at a time
     """
 
@@ -130,7 +132,8 @@ class Lease:
         s._lease = None
 
     def _let_go(self, s: Session) -> None:
-        """Removes a session at the last step that was named or submitted, and submits that."""
+        """Removes a session at the last step that was named or submitted, and submits the
+        removal."""
         if self._last_step:
             s._named(self._last_step)
         try:
@@ -150,7 +153,8 @@ class Lease:
     def extend(self, s: Session, *, append: TokenList = (), written: int = 0, allocated: int = 0) -> None:
         """Extends a session as Session.extend does, with pages of the stock and without a request.
 
-        append: at most 24 tokens. 0 leaves a length unchanged.
+        append: at most 24 tokens
+        written, allocated: the new lengths; 0 leaves a length unchanged
 
         Raises:
             Busy: the stock does not have that many pages now, or one request is full: call submit()
@@ -185,11 +189,11 @@ class Lease:
     def commit(self, s: Session, depth: int, *, step: int) -> None:
         """Commits as Session.commit does; told() returns the answer.
 
-        With a recurrent group, commit the length that the last extend set as written, by the step
-        that wrote it, else Conflict is raised. submit() is Busy then until told() has returned the
-        answer, whose copies must be made before the next step.
+        With a recurrent group, `depth` is the written length of the last extend, and `step` is the
+        step that wrote it; otherwise the call raises Conflict. Then submit() with a step raises
+        Busy until told() has returned the answer. Make the answer's copies before the next step.
 
-        step: the last step that is dispatched before the answer is taken.
+        step: without a recurrent group, the last step that is dispatched before the answer is taken
         """
         n = number("depth", depth)
         self.connection._check(lib.tern_lease_commit(self._l, self._slot(s), n, s._named(step)))
@@ -200,8 +204,8 @@ class Lease:
         step: the step that is dispatched next; 0: none.
 
         Raises:
-            Busy: do not dispatch `step`, since an answer to a commit may change the table first, or
-                the daemon has not answered enough: wait(), told(), and submit again. Nothing is
+            Busy: do not dispatch `step`: the answer to a commit may still change the table, or too
+                many answers are outstanding. Call wait(), told(), and submit again. Nothing is
                 lost.
         """
         named = step_number(step) if step else 0

@@ -1,8 +1,9 @@
 """Tern as a native plug-in of LMCache 0.5.6: an adapter of type `native_plugin` with TernConnector.
 
 LMCache submits lists of keys and buffers and polls an eventfd; a few threads answer. Blocks of one
-size form one set, and a look-up does not name a size. So a process finds blocks of the sizes in
-`value_bytes`, and of the sizes that it has stored or loaded. The module imports nothing of LMCache.
+size form one set, and a look-up of LMCache names no size. So a process only finds blocks of the
+sizes in `value_bytes`, and of sizes that it has stored or loaded itself. The module imports nothing
+of LMCache.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Completion = tuple[int, bool, str, "list[bool] | None"]  # id, all done, the err
 
 
 class TernConnector:
-    """LMCache's client: submit calls, an eventfd, and completions.
+    """The client that LMCache uses: calls to submit, an eventfd, and completions.
 
     Args:
         value_bytes: sizes of the objects to find from the start.
@@ -159,7 +160,7 @@ class TernConnector:
         return told
 
     def _delete(self, keys: Sequence[str]) -> list[bool]:
-        """Returns, for each key, whether its block is nowhere now."""
+        """Returns, for each key, whether no set has its block any more."""
         names = [block_key(key) for key in keys]
         of_sets = [one.remove(names) for one in list(self._sets.values())]
         return [all(gone[i] for gone in of_sets) for i in range(len(keys))]

@@ -28,6 +28,8 @@ _AT_ONCE = 64  # records read in one call: the most that one answer of the daemo
 
 @dataclass(frozen=True)
 class Recorded:
+    """The records of a session after a change."""
+
     length: int  # tokens of all records together
     records: int  # number of the session's records
 
@@ -50,7 +52,8 @@ class Record:
 
 @dataclass(frozen=True)
 class Merged:
-    """All records merged into one list; blobs are those of the last turn. The arrays are copies."""
+    """All records merged into one list, with the blobs of the last record. The arrays are
+    copies."""
 
     tokens: Ids  # of all records
     logprobs: Logprobs  # of all records; NaN where a record has none
@@ -149,7 +152,7 @@ def read(c: Connection, turn: int, first: int, blobs: bool, deadline_ms: int) ->
 
 
 def merge(all_records: list[Record], last: list[Record]) -> Merged:
-    """Merges all records. last: the last record with its blobs; [] if there are no records."""
+    """Merges all records. last: a list of the last record, with its blobs; [] without records."""
     missing = [
         np.full(len(r.tokens), np.nan, np.float32) if r.logprobs is None else r.logprobs for r in all_records
     ]

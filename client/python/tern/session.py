@@ -99,19 +99,25 @@ class Answered:
 
 @dataclass(frozen=True)
 class Retracted:
+    """The pages that a retract freed, or will free."""
+
     free_now: int  # device pages of all groups, free at once
     free_at_step: int  # device pages of all groups, free when the step has passed
-    evictable: int = 0  # "host": the most pages evictable once copied; all 0: none comes free
+    evictable: int = 0  # "host": the most pages that can be evicted once they are copied
 
 
 @dataclass(frozen=True)
 class Ticket:
+    """A ticket of a session, by which another engine fetches it."""
+
     text: str  # for a router to pass on; anyone who has it can fetch
     stands_ms: int  # milliseconds that it is valid from now on
 
 
 @dataclass(frozen=True)
 class Stored:
+    """The result of a store on the disk."""
+
     depth: int  # tokens that are on the disk now
     written: int  # bytes that this call wrote; 0: the disk already had all of them
 
@@ -142,8 +148,8 @@ class Session:
     answer updates.
 
     At the end of a `with` block the session is closed, at the highest step that was named to it. So
-    name the step of each kernel that touches its pages. Every method raises a TernError of the kind
-    that its tern_ function in tern_session.h and tern_fetch.h documents.
+    name the step of each kernel that touches its pages. Every method raises the TernErrors that
+    tern_session.h or tern_fetch.h lists for its tern_ function.
 
     pool, connection: the pool and connection that it was opened with
     handle: its number, as in tern.h
@@ -182,8 +188,8 @@ class Session:
         """Returns the page indices of a group, as a uint32 array that the caller owns.
 
         Entry i covers the tokens [i * page_tokens, (i + 1) * page_tokens); a recurrent group has
-        one entry. 0 means no page. In a window group only the entries of the tokens from `written`
-        - `window` on are valid. After `fetch_pages` the table includes the pages that are still to
+        one entry. 0 means no page. In a window group only the entries of the tokens from written -
+        window on are valid. After `fetch_pages` the table includes the pages that are still to
         arrive. Call it again after each call on the session.
         """
         return self.page_refs(group)[:, 0].copy()
@@ -211,17 +217,17 @@ class Session:
     def _take_refused(self, answer: Answered) -> None:
         """Applies an answer with an error.
 
-        It has the session's lengths too: a cancelled fetch is GONE, and what arrived before stays.
-        The answer to a handle that is gone, or to a request that the daemon did not look at, has no
-        tokens. Such an answer changes nothing here, because the session itself may still exist: in
-        another turn, for example.
+        Such an answer has the session's lengths too: a cancelled fetch is GONE, and what arrived
+        before stays. An answer without tokens changes nothing here: the handle is gone, or the
+        daemon did not look at the session. The session may still exist, for example in another
+        turn.
         """
         if answer.result.tokens or answer.result.fetched_kib:
             self._take(answer)
 
     def _keep_at_most(self, has: Result) -> None:
-        """Drops the pages behind `has`, which are not the session's: an extend of the lease was
-        refused late."""
+        """Drops the table's pages behind the lengths in `has`. The daemon has refused an extend of
+        the lease, so the session does not have these pages."""
         self.written, self.allocated = min(self.written, has.written), min(self.allocated, has.allocated)
         self.tokens = min(self.tokens, has.tokens)
         for g in self.pool.groups:
@@ -230,8 +236,8 @@ class Session:
     def _under_way(self) -> bool:
         """Returns whether a request of tern.Async is under way for the session.
 
-        The request's answer may have arrived while a synchronous call waited for its own. If that
-        call succeeded, the request's answer is the older one.
+        The request's answer may have arrived while a synchronous call waited for its own answer. If
+        the synchronous call succeeded, the request's answer is the older one.
         """
         asynchronous = self.connection._async
         return asynchronous is not None and asynchronous._has(self)
@@ -340,15 +346,17 @@ class Session:
         return self._do(lib.tern_finish, deadline_ms, number("length", length), self._named(step))
 
     def slide(self, next_commit: int = 0, *, step: int, deadline_ms: int = 0) -> Result:
+        """Removes STATE pages that have left the window; next_commit: depth of the next commit."""
         return self._do(lib.tern_slide, deadline_ms, number("next_commit", next_commit), self._named(step))
 
     def snapshot_release(self, *, deadline_ms: int = 0) -> Result:
+        """Promises that nobody will resume from the committed length."""
         return self._do(lib.tern_snapshot_release, deadline_ms)
 
     def abort(self, *, step: int, deadline_ms: int = 0) -> Result:
         """Drops what is not committed, empties the table, and keeps the tokens of the last finished
-        turn; the session may be matched again. Between finish() and the next match or extend the
-        call changes nothing."""
+        turn; the session may be matched again. Between finish() and the next match, extend, fetch
+        or retract the call changes nothing."""
         return self._do(lib.tern_abort, deadline_ms, self._named(step))
 
     def fetch(
@@ -367,12 +375,12 @@ class Session:
         has lower priority: no decode waits for it.
 
         Args:
-            peer: name of the peer that has published them; None: the pool's host tier; PEER_DISK:
-                the daemon's disk; PEER_ANY: the peer that has most of them, named in
-                `host` of the result.
+            peer: name of the peer that has the tokens; None: the pool's host tier; PEER_DISK: the
+                daemon's disk; PEER_ANY: the peer that has most of them, named in `host` of the
+                result.
             step: the last step that may touch the replaced pages, or STEP_NONE.
-            at_least: tokens that must be published there; the call waits for them. 0: as many as
-                the source has.
+            at_least: tokens that the session must have written at the end; the call waits for the
+                source to have them. 0: as many as the source has.
             depth: the most tokens to fetch; 0: all.
 
         Raises:
@@ -406,8 +414,8 @@ class Session:
         return Ticket(r.text.decode(), r.stands_ms)
 
     def fetch_follow(self, ticket: str, *, step: int, deadline_ms: int = 0) -> Result:
-        """Fetches as fetch_ticket does, from a session that may still run: chunks arrive as it
-        commits them, and the rest when it was handed over.
+        """Fetches as fetch_ticket does, from a source session that may still run: chunks arrive as
+        that session commits them, and the rest when it was handed over.
 
         tern.Async has the form that does not block; fetch_wait reports the progress.
         """
@@ -425,7 +433,7 @@ class Session:
         return self._do(lib.tern_fetch_wait, deadline_ms, number("above", above))
 
     def fetch_pages(self, *, deadline_ms: int = 0) -> Result:
-        """Adds the pages that are still to arrive to the tables. Do not touch them before that."""
+        """Adds the pages that are still to arrive to the tables. Touch them only after that."""
         return self._do(lib.tern_fetch_pages, deadline_ms)
 
     def hand_over(self, *, step: int, blob: bytes = b"", stands_ms: int = 0, deadline_ms: int = 0) -> Ticket:
@@ -463,8 +471,8 @@ class Session:
         """Retracts the session from the device: its table is empty until recover().
 
         Args:
-            mode: "host": what is committed is copied to the host tier; "drop": what is not
-                committed is dropped.
+            mode: "host": what is committed is copied to the host tier; "drop": what is committed
+                stays on the device, and the rest is dropped.
             step: the last step that may touch its pages, or STEP_NONE.
         """
         r, c = _lib.Retracted(), self.connection
@@ -481,11 +489,11 @@ class Session:
         return Retracted(r.free_now, r.free_at_step, r.shortage.evictable)
 
     def recover(self, *, deadline_ms: int = 0) -> Result:
-        """Recovers a retracted session: its table is whole again. Write the tokens that `written`
-        lacks.
+        """Recovers a retracted session: its table is whole again. Write the tokens behind
+        `written` again.
 
-        For a session that is not away it returns the lengths and the table again: call it after
-        TimedOut.
+        For a session that is not retracted the call returns the lengths and the table as they are
+        now: make it after TimedOut.
         """
         return self._do(lib.tern_recover, deadline_ms)
 
@@ -504,11 +512,11 @@ class Session:
         return Stored(r.depth, r.written)
 
     def turn(self, *, deadline_ms: int = 0) -> Turn:
-        """Returns a turn, for `with session.turn() as turn:` if clients race on one session."""
+        """Returns a turn, for `with session.turn() as turn:`, if clients race on one session."""
         return Turn(self, deadline_ms)
 
     def close(self, *, step: int, deadline_ms: int = 0) -> None:
-        """Closes the session; if a turn of it is in flight, when that turn has ended."""
+        """Closes the session. If a turn of the session is in flight, the call waits for its end."""
         r, c = _lib.Result(), self.connection
         named, ms = self._named(step), milliseconds(deadline_ms)
         c._check(lib.tern_session_close(c._p, self.handle, named, ms, ct.byref(r)))
@@ -535,10 +543,10 @@ class Session:
 class Turn(Session):
     """Exclusive use of a session for one client, for the duration of a `with` block.
 
-    Busy is raised at once while another turn is in flight, and for anyone who uses the session
-    itself meanwhile. The turn is used like the session, also in batches and by Async, and shares
-    its tables and lengths. It ends at the highest step that was named to the session, so name the
-    step of each kernel that touches its pages.
+    If another turn is in flight, the block raises Busy at once. While this turn is in flight, calls
+    on the session itself raise Busy. The turn is used like the session, also in batches and by
+    Async, and has the same tables and lengths. It ends at the highest step that was named to the
+    session, so name the step of each kernel that touches its pages.
 
     handle: the turn's number; the session keeps its own
     """
@@ -592,7 +600,8 @@ class Turn(Session):
 
         Raises:
             Conflict: the recorded list is no prefix of `tokens`, or `tokens` is not longer.
-            TimedOut: records() shows whether the record exists; if so, a repetition is Conflict.
+            TimedOut: records() shows whether the record exists. If it does, a repeated call raises
+                Conflict.
         """
         return records.append(self.connection, self.handle, tokens, logprobs, blobs, deadline_ms)
 
@@ -609,8 +618,8 @@ class Turn(Session):
         return records.merge(all_records, last)
 
     def rollback(self, tokens: TokenList, *, step: int, deadline_ms: int = 0) -> Recorded:
-        """Rolls the session back to the deepest record whose whole list `tokens` begins with, or to
-        none.
+        """Rolls the session back to the longest recorded list that `tokens` begins with, and drops
+        the records behind it; [] drops all.
 
         If the session has committed more than is left, its table is dropped: match anew. `step` is
         the last step that may touch its pages.
@@ -663,7 +672,10 @@ class Batch:
 
     `with batch:` sends them at the end of the block and raises BatchFailed if an operation failed;
     run() sends them and does not raise their errors. Afterwards the batch is empty, also if no
-    answer arrived, and may be used again. It is unchanged if nothing was sent.
+    answer arrived, and may be used again. If nothing was sent, the batch is unchanged.
+
+    commit, rewind, finish, slide, snapshot_release, abort and close add the operation of the
+    Session method of that name. Each returns its Op.
     """
 
     def __init__(self, engine: Engine) -> None:

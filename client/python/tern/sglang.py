@@ -1,8 +1,8 @@
 """Tern as HiCache storage of SGLang 0.5.23: `--hicache-storage-backend dynamic` with TernHiCache.
 
 A page of a host pool is one block, K and V of all its layers together, whatever the pool's layout
-is. libtern copies between the host pool and Tern's memory in one pass. SGLang calls from one thread
-that looks up, one that prefetches and one that backs up; each call uses a set of blocks of its own
+is. libtern copies between the host pool and Tern's memory in one pass. SGLang has one thread that
+looks up, one that prefetches and one that backs up; each call uses a set of blocks of its own
 (tern.store). docs/blocks.md has the configuration.
 """
 
@@ -83,7 +83,7 @@ class _Pages:
         self.pool, self.parts = pool, parts
         self.page_size = int(getattr(pool, "page_size", 1) or 1)
         self.sets: list[StoreSet] = []  # one for each part
-        self.flat = False  # True: no addresses, so pages are copied through buffers of their own
+        self.flat = False  # True: the pool has no addresses, so pages are copied through buffers
         self.table: _Table | None = None
         try:
             self.sizes = self._measure()
@@ -161,6 +161,12 @@ def _spans(tensors: Sequence[Any]) -> Spans:
 
 
 class TernHiCache(HiCacheStorage):
+    """SGLang's HiCache storage over Tern. SGLang creates it and makes the calls.
+
+    Raises:
+        TernError: the configuration is wrong, or this SGLang has another interface.
+    """
+
     def __init__(self, storage_config: HiCacheStorageConfig, kwargs: dict[str, Any] | None = None) -> None:
         check_version()
         _check(storage_config)
@@ -297,8 +303,9 @@ class TernHiCache(HiCacheStorage):
     def _covered(self, transfer: PoolTransfer, keys: list[str]) -> int:
         """Returns the number of pages of the KV pool that the leading whole groups cover.
 
-        A group's keys are the next `group_pages` keys of the transfer or, if it has none, those at
-        the block's beginning. SGLang 0.5.23 has no pool of this policy.
+        A block of `block_pages` pages is covered if its group of `group_pages` keys is there. The
+        groups follow each other in the transfer's keys. If the transfer has no keys, a group is the
+        first keys of its block. SGLang 0.5.23 has no pool of this policy.
         """
         block, group = transfer.block_pages, transfer.group_pages
         if block < 1 or group < 1:

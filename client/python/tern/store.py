@@ -3,7 +3,7 @@
 One thread at a time may use a set of blocks, so a Store keeps a few for each namespace, group and
 size, and lends one to each call. No call blocks longer than its deadline, and none raises for a
 failure of the daemon: if the daemon is gone, slow, full or busy, blocks count as "not there", and
-the failure is counted. A wrong configuration raises when the Store is prepared.
+the failure is counted. Only Settings.of and prepare raise, if the configuration is wrong.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Paused(DaemonLost):
 def block_key(name: str | bytes) -> bytes:
     """Returns the key of the block that an engine names `name`.
 
-    A name that is too long for a key is hashed; the hexadecimal digits of such a hash (SGLang's)
-    are the hash itself.
+    A name of at most 32 bytes is the key itself. 64 lower-case hexadecimal digits, such as SGLang's
+    hashes, give the 32 bytes that they encode. Any other name is hashed.
     """
     if isinstance(name, str):
         if len(name) == 2 * KEY_MAX and not name.strip("0123456789abcdef"):
@@ -63,10 +63,10 @@ def size(what: str, given: Size) -> int:
 class Settings:
     """The settings of Tern in an engine's configuration, by these names.
 
-    pool_bytes, host_bytes: bytes of a group's pool and of its host tier: a number, or one with K,
-        M, G or T behind it; or a mapping of these by group, if the engine has several
-    sets_max: the most sets of one group that are open; each is a connection and an engine of the
-        daemon
+    pool_bytes, host_bytes: bytes of a group's pool and of its host tier: a number, or a number with
+        K, M, G or T behind it; or a mapping of these by group, if the engine has several groups
+    sets_max: the most sets of one group that are open at a time; each set is a connection and an
+        engine of the daemon
     find_ms, copy_ms: deadlines of a find, and of a get, a put and the opening of a set
     retry_s: pause after the daemon was lost or did not answer; until then all blocks count as "not
         there"
@@ -163,7 +163,7 @@ class StoreSet:
         return self._each("remove", keys, ms, lambda b, a, z, ms: [b.remove(keys[a:z], deadline_ms=ms) >= 0] * (z - a))
 
     def open(self) -> None:
-        """Opens a set, and with `populate` (a long opening) all that may be open.
+        """Opens one set; with `populate`, which makes opening slow, all sets that may be open.
 
         Raises:
             TernError: the set cannot be opened.
@@ -226,7 +226,7 @@ class StoreSet:
 
     def _fewer(self, error: TernError) -> bool:
         """Handles a set that could not be opened. Returns True if the daemon admits no more sets:
-        then callers share those that are open."""
+        then callers share the open ones."""
         with self.store.changed:
             self._opened -= 1
             self.store.changed.notify()
@@ -302,7 +302,8 @@ class Store:
             )
 
     def prepare(self, namespace: Namespace, group: str, value_bytes: int) -> StoreSet:
-        """Returns of(), opened. If the daemon is not there now, the set is opened later.
+        """Returns what of() returns, after opening one set. If the daemon does not answer now, a
+        later call opens the set.
 
         Raises:
             TernError: the configuration is wrong.
@@ -346,8 +347,8 @@ class Store:
         return [blocks for one in self._sets.values() for blocks in one._forget()]
 
     def check_pause(self) -> None:
-        """Caller holds `changed`. Raises Paused during a pause. When it is over, one caller tries,
-        and the others wait for its success or the end of another pause."""
+        """Caller holds `changed`. Raises Paused during a pause. The first caller after a pause may
+        ask the daemon; for the others another pause begins, which answered() ends."""
         if self._closed:
             raise Paused("the store is closed")
         if self._paused_until is None:
@@ -363,9 +364,8 @@ class Store:
         self._paused_until = None
 
     def failed(self, what: str, error: TernError, blocks: Blocks | None = None) -> None:
-        """Counts and logs a failure. A daemon that is lost or does not answer is left alone for a
-        pause. A get or put that takes long is no sign of that: it may copy much, or load from the
-        disk."""
+        """Counts and logs a failure. Begins a pause if the daemon is lost or does not answer. A get
+        or put that times out begins none: it may copy much, or load from the disk."""
         now, stale, name = time.monotonic(), [], f"{what} {error.kind}"
         with self.changed:
             self.counts[name] += 1

@@ -1,14 +1,14 @@
 """Tern as a secondary tier of vLLM's OffloadingConnector (0.32): TernTier, for
 TieringOffloadingSpec.
 
-A chunk of the primary tier, of all groups and workers, is one block. The scheduler only fills lists
-and reads answers. One thread looks up: at the end of a step it gets the step's keys in one list,
-and a look-up is RETRY until it answers. A few threads copy between Tern's memory and the region
-that vLLM's workers share; loads precede stores.
+A chunk of the primary tier, with all groups and workers, is one block. The scheduler's calls only
+fill lists and read answers. One thread looks up: at the end of a step it gets the step's keys in
+one list, and lookup() returns RETRY for a key until the thread has answered. A few threads copy
+between Tern's memory and the region that vLLM's workers share; loads precede stores.
 
 vLLM 0.33 has the same methods and two more, whose defaults are right here: config_info, and
-tolerates_off_thread_polling, which is for tiers that serve peers. vLLM 0.33's manager calls under a
-lock of its own, not always from one thread; the lock here makes no assumption about that.
+tolerates_off_thread_polling, which is for tiers that serve peers. The manager of vLLM 0.33 calls
+from several threads, under a lock of its own. The tier's own lock is enough for either version.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ def namespace_of(config: Any, row_bytes: int) -> Namespace:
 
 
 def hashes_differ() -> bool:
-    """Returns whether this process's block hashes begin with a random seed, which no other has."""
+    """Returns whether this process's block hashes begin with a random seed: then no other process
+    has the same hashes."""
     from vllm.v1.core import kv_cache_utils
 
     return "PYTHONHASHSEED" not in os.environ and kv_cache_utils.get_none_hash_seed() != getattr(
@@ -83,6 +84,8 @@ class _Lookup:
 
 
 class TernTier(SecondaryTierManager):
+    """A secondary tier over Tern. vLLM creates it and makes the calls."""
+
     medium: ClassVar[Medium | None] = Medium.CPU
 
     def __init__(
