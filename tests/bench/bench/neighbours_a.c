@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "bench.h"
@@ -147,8 +146,6 @@ pid_t a_start(const struct hosts *h, const struct a_table *table, int *ret_fd)
 
     if (pid == 0) {
         a = (struct tenant_a){.table = table, .hosts = h};
-        if (table->costs) /* what the daemon spends is measured: A's own work leaves B its core */
-            setpriority(PRIO_PROCESS, 0, 19);
         a_main(&a, *ret_fd);
     }
     return pid;
