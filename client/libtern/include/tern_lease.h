@@ -38,8 +38,9 @@ struct tern_lease;
 #define TERN_LEASE_TOKENS_MAX   24   /* tokens of one tern_lease_extend; for more, call it again */
 
 /* The marks of one group: when the stock has `low` pages or fewer, it is refilled to `high` pages.
- * `high` is at most 4,096, and should last for as many steps as an answer may take; at most twice
- * `high` pages are leased. Both are 0 for a RECURRENT group, whose pages are not leased. */
+ * `low` pages should last for as many steps as the refill may take. `high` is at most 4,096; at
+ * most twice `high` pages are leased. Both are 0 for a RECURRENT group, whose pages are not leased.
+ */
 struct tern_lease_marks {
     uint32_t low, high;
 };

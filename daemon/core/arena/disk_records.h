@@ -47,7 +47,7 @@ struct disk_chunk {
     uint64_t used_ns;             /* serving time (D7) when it was stored or last used */
 };
 
-struct disk_file { /* see disk/files.h */
+struct disk_file { /* see disk/files.c and disk/index.h */
     uint32_t state, tenant;
     uint32_t extents; /* extents that are needed or are being written */
     uint32_t reset;   /* 1: its namespace was reset */
