@@ -62,41 +62,20 @@ static const struct mem_far *far_of(const struct job *job)
     return job->target.far;
 }
 
-/* The end of a copy in memory of the host: where the next piece goes to or comes from. */
-struct near_end {
-    uint8_t *at;
-    bool spoil; /* fault injection: the next byte goes wrong */
-};
-
-static void near_spoil(struct near_end *e, uint8_t *piece)
+/* Fault injection: flips a bit of a copied page. */
+static bool far_spoil(const struct mem_far *far, uint8_t *page)
 {
-    if (e->spoil)
-        piece[0] ^= 1;
-    e->spoil = false;
-}
+    uint8_t byte = 0;
+    bool there = mem_far_get(far, &byte, page, 1);
 
-static bool near_takes(void *ctx, uint8_t *piece, uint64_t n)
-{
-    struct near_end *e = ctx;
-
-    near_spoil(e, piece);
-    e->at += n;
-    return mem_near_copy(e->at - n, piece, n);
-}
-
-static bool near_gives(void *ctx, uint8_t *piece, uint64_t n)
-{
-    struct near_end *e = ctx;
-    bool ok = mem_near_copy(piece, e->at, n);
-
-    near_spoil(e, piece);
-    e->at += n;
-    return ok;
+    byte ^= 1;
+    return there && mem_far_put(far, page, &byte, 1);
 }
 
 struct near_sums {
     const struct group_layout *group;
-    const uint8_t *page;
+    uint8_t *page;
+    bool spoil; /* fault injection: the first byte goes wrong */
     uint64_t *ret;
 };
 
@@ -104,6 +83,7 @@ static void near_hashed(void *ctx)
 {
     const struct near_sums *s = ctx;
 
+    s->page[0] ^= s->spoil;
     for (uint32_t unit = 0; unit < s->group->units; unit++) {
         uint64_t from, end = checksum_unit_span(s->group->page_bytes, s->group->units, unit, &from);
 
@@ -116,14 +96,12 @@ static bool far_copied(const struct job *job, uint8_t *to, uint8_t *from,
                        const struct group_layout *g, bool spoil, uint64_t *ret_sums)
 {
     const struct mem_far *far = far_of(job);
-    struct near_end near = {.at = job->target.far ? from : to, .spoil = spoil};
-    struct near_sums sums = {.group = g, .page = to, .ret = ret_sums};
+    struct near_sums sums = {.group = g, .page = to, .spoil = spoil, .ret = ret_sums};
 
     if (job->target.far)
-        return far->put(far->ctx, to, g->page_bytes, near_gives, &near) &&
+        return mem_far_put(far, to, from, g->page_bytes) && (!spoil || far_spoil(far, to)) &&
                mem_far_sums(far, to, g->page_bytes, g->units, ret_sums);
-    return far->get(far->ctx, from, g->page_bytes, near_takes, &near) &&
-           mem_fault_bytes(near_hashed, &sums);
+    return mem_far_get(far, to, from, g->page_bytes) && mem_fault_bytes(near_hashed, &sums);
 }
 
 static bool far_copy(const struct job *job, uint32_t i, uint32_t region)
