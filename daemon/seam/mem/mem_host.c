@@ -180,45 +180,34 @@ static enum tern_err create_on_devices(struct mem *mem, uint32_t tenant, const c
     return TERN_OK;
 }
 
-static enum tern_err create_brought(struct mem *mem, uint32_t tenant, const char **ret_why)
-{
-    for (uint32_t i = 0; i < mem->config.tenant[tenant].regions; i++)
-        TRY(create_region(mem, &mem->brought[tenant][i], REGION_SUMS,
-                          brought_bytes(&mem->config, tenant), ret_why));
-    return TERN_OK;
-}
-
-/* All regions of one tier of a tenant; none for a host tier without bytes. */
-static enum tern_err create_tier(struct mem *mem, enum tier tier, uint32_t tenant,
+/* Creates n regions; none without bytes. */
+static enum tern_err create_each(struct mem *mem, struct region *r, uint32_t n,
+                                 enum region_kind kind, uint64_t bytes, uint64_t *total,
                                  const char **ret_why)
 {
-    const struct tenant_config *t = &mem->config.tenant[tenant];
-    uint64_t bytes = tier_bytes(t, tier);
-
-    if (tier == TIER_DEVICE && on_devices(&mem->config, tenant))
-        return create_on_devices(mem, tenant, ret_why);
-    for (uint32_t i = 0; i < t->regions && bytes > 0; i++) {
-        struct region *r = &mem->region[tier][tenant][i];
-
-        TRY(create_region(mem, r, tier == TIER_HOST ? REGION_PRIVATE : REGION_SHARED, bytes,
-                          ret_why));
-        if (tier == TIER_HOST)
-            mem->host_bytes += r->bytes;
-        else
-            mem->bytes += r->bytes;
+    for (uint32_t i = 0; i < n && bytes > 0; i++) {
+        TRY(create_region(mem, &r[i], kind, bytes, ret_why));
+        *total += r[i].bytes;
     }
     return TERN_OK;
 }
 
-static enum tern_err create_records(struct mem *mem, uint32_t tenant, const char **ret_why)
+static enum tern_err create_tenant(struct mem *mem, uint32_t tenant, const char **ret_why)
 {
-    uint64_t bytes = mem->config.tenant[tenant].record_bytes;
+    const struct tenant_config *t = &mem->config.tenant[tenant];
+    uint64_t sums = 0;
 
-    if (bytes == 0)
-        return TERN_OK;
-    TRY(create_region(mem, &mem->record[tenant], REGION_SHARED, bytes, ret_why));
-    mem->record_bytes += mem->record[tenant].bytes;
-    return TERN_OK;
+    if (on_devices(&mem->config, tenant))
+        TRY(create_on_devices(mem, tenant, ret_why));
+    else
+        TRY(create_each(mem, mem->region[TIER_DEVICE][tenant], t->regions, REGION_SHARED,
+                        t->memory_bytes, &mem->bytes, ret_why));
+    TRY(create_each(mem, mem->region[TIER_HOST][tenant], t->regions, REGION_PRIVATE, t->host_bytes,
+                    &mem->host_bytes, ret_why));
+    TRY(create_each(mem, mem->brought[tenant], t->regions, REGION_SUMS,
+                    brought_bytes(&mem->config, tenant), &sums, ret_why));
+    return create_each(mem, &mem->record[tenant], 1, REGION_SHARED, t->record_bytes,
+                       &mem->record_bytes, ret_why);
 }
 
 static enum tern_err create_regions(struct mem *mem, const char **ret_why)
@@ -231,12 +220,8 @@ static enum tern_err create_regions(struct mem *mem, const char **ret_why)
                     c->tenant[t].regions +
                 c->tenant[t].record_bytes;
     TRY(region_memory_suffices(need, ret_why));
-    for (uint32_t t = 0; t < c->tenants; t++) {
-        TRY(create_tier(mem, TIER_DEVICE, t, ret_why));
-        TRY(create_tier(mem, TIER_HOST, t, ret_why));
-        TRY(create_brought(mem, t, ret_why));
-        TRY(create_records(mem, t, ret_why));
-    }
+    for (uint32_t t = 0; t < c->tenants; t++)
+        TRY(create_tenant(mem, t, ret_why));
     if (mem->cuda)
         cuda_peers_open(mem->cuda, c->no_peers);
     huge = region_huge_bytes();
