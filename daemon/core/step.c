@@ -44,7 +44,7 @@ enum tern_err request_step(struct core *c, struct actions *out, struct call *cal
         if (c->visits >= batch_end(c))
             c->piece_end = c->visits; /* a Close frees nothing yet */
         if (op->kind == STEP_UNLEASE)
-            lease_return(c, call->engine, op, result);
+            result->err = lease_return(c, call->engine, op, &result->text);
         else
             session_op(c, out, call->engine, op, result);
         if (told)

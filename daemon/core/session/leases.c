@@ -154,8 +154,8 @@ enum tern_err lease_claim(struct core *c, struct engine *e, const struct pool *p
     return TERN_OK;
 }
 
-static enum tern_err return_all(struct core *c, struct engine *e, const struct step_op *op,
-                                const char **ret_text)
+enum tern_err lease_return(struct core *c, struct engine *e, const struct step_op *op,
+                           const char **ret_text)
 {
     struct list of[GROUPS_MAX], pages = LIST_EMPTY;
     struct reply said = {.text = NULL};
@@ -179,11 +179,6 @@ static enum tern_err return_all(struct core *c, struct engine *e, const struct s
     c->visits += pages.n;
     retire_release(c, e, op->step, &pages, (struct path){NONE, 0});
     return TERN_OK;
-}
-
-void lease_return(struct core *c, struct engine *e, const struct step_op *op, struct op_result *ret)
-{
-    ret->err = return_all(c, e, op, &ret->text);
 }
 
 bool leases_drop(struct core *c, struct engine *e, uint32_t end)

@@ -11,8 +11,8 @@ enum tern_err lease_claim(struct core *c, struct engine *e, const struct pool *p
                           const struct step_op *op, struct list ret[GROUPS_MAX],
                           const char **ret_text);
 /* STEP_UNLEASE. */
-void lease_return(struct core *c, struct engine *e, const struct step_op *op,
-                  struct op_result *ret);
+enum tern_err lease_return(struct core *c, struct engine *e, const struct step_op *op,
+                           const char **ret_text);
 /* The engine is gone: frees what it leased, up to `end` visits. Returns false if more is left. */
 bool leases_drop(struct core *c, struct engine *e, uint32_t end);
 
