@@ -477,23 +477,18 @@ void core_step(struct core *c, const struct event *ev, struct actions *out)
 
 uint64_t core_deadline(const struct core *c)
 {
-    uint64_t at, serves, turns, disk, tickets, resets, asks;
+    static uint64_t (*const each[])(const struct core *c) = {
+        pull_deadline, serve_deadline, turn_deadline, ticket_deadline, disk_deadline, ask_deadline};
+    uint64_t at = c->resets_until_ns ? c->resets_until_ns : UINT64_MAX;
 
     if (c->left_over)
         return 0;
-    at = pull_deadline(c);
-    serves = serve_deadline(c);
-    turns = turn_deadline(c);
-    tickets = ticket_deadline(c);
-    turns = tickets < turns ? tickets : turns;
-    disk = disk_deadline(c);
-    resets = reset_deadline(c);
-    asks = ask_deadline(c);
-    at = resets < at ? resets : at;
-    at = asks < at ? asks : at;
-    at = serves < at ? serves : at;
-    at = disk < at ? disk : at;
-    return turns < at ? turns : at;
+    for (size_t i = 0; i < sizeof each / sizeof *each; i++) {
+        uint64_t next = each[i](c);
+
+        at = next < at ? next : at;
+    }
+    return at;
 }
 
 bool core_waits_for_steps(const struct core *c)

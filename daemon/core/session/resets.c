@@ -456,11 +456,6 @@ static void resets_expire(struct core *c)
     }
 }
 
-uint64_t reset_deadline(const struct core *c)
-{
-    return c->resets_until_ns ? c->resets_until_ns : UINT64_MAX;
-}
-
 bool reset_spread(struct core *c, struct actions *out)
 {
     resets_expire(c);

@@ -14,7 +14,6 @@ void reset_link_down(struct core *c, uint32_t link);
  * peer that joined receives those that still spread. */
 void reset_peer_changed(struct core *c, uint32_t peer);
 void reset_conn_closed(struct core *c, uint32_t conn);
-uint64_t reset_deadline(const struct core *c); /* end of the peers' time; UINT64_MAX: none */
 bool reset_spread(struct core *c, struct actions *out); /* false: work is left, for want of room */
 
 #endif
