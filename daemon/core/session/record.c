@@ -129,8 +129,7 @@ bool has_recurrent(const struct pool *p)
     return false;
 }
 
-/* Own pages of the group needed for p tokens. */
-static uint32_t keeps(const struct core *c, uint32_t p, const struct session *s, uint32_t group)
+uint32_t session_keeps(const struct core *c, uint32_t p, const struct session *s, uint32_t group)
 {
     const struct group_layout *l = &session_pool(c, s)->group[group].layout;
     uint32_t end = div_up(p, l->page_tokens);
@@ -140,19 +139,15 @@ static uint32_t keeps(const struct core *c, uint32_t p, const struct session *s,
     return end > s->base[group] ? end - s->base[group] : 0;
 }
 
-uint32_t session_keeps(const struct core *c, const struct session *s, uint32_t group)
-{
-    return keeps(c, s->allocated, s, group);
-}
-
 uint32_t session_tail_pages(const struct core *c, const struct session *s, uint32_t p)
 {
     const struct pool *pool = session_pool(c, s);
     uint32_t n = 0;
 
     for (uint32_t g = 0; g < pool->ngroups; g++)
-        if (pool->group[g].layout.family != FAMILY_RECURRENT && s->owned[g].n > keeps(c, p, s, g))
-            n += s->owned[g].n - keeps(c, p, s, g);
+        if (pool->group[g].layout.family != FAMILY_RECURRENT &&
+            s->owned[g].n > session_keeps(c, p, s, g))
+            n += s->owned[g].n - session_keeps(c, p, s, g);
     return n;
 }
 
@@ -177,7 +172,7 @@ void session_free_tail(struct core *c, struct session *s, uint32_t p, struct lis
 {
     *list = LIST_EMPTY;
     for (uint32_t g = 0; g < session_pool(c, s)->ngroups; g++)
-        for (uint32_t keep = keeps(c, p, s, g); s->owned[g].n > keep;)
+        for (uint32_t keep = session_keeps(c, p, s, g); s->owned[g].n > keep;)
             page_list_push(c, list, page_list_pop_last(c, &s->owned[g]));
     tail_cut(c, s, p);
 }
@@ -188,7 +183,8 @@ void session_cut_tail(struct core *c, struct session *s, uint32_t p, struct list
 
     *list = LIST_EMPTY;
     for (uint32_t g = 0; g < pool->ngroups; g++)
-        if (pool->group[g].layout.family == FAMILY_RECURRENT && keeps(c, p, s, g) < s->owned[g].n)
+        if (pool->group[g].layout.family == FAMILY_RECURRENT &&
+            session_keeps(c, p, s, g) < s->owned[g].n)
             page_list_append(c, list, &s->owned[g]);
     tail_cut(c, s, p);
 }

@@ -103,8 +103,8 @@ void session_free_tail(struct core *c, struct session *s, uint32_t p, struct lis
 uint32_t session_tail_pages(const struct core *c, const struct session *s, uint32_t p);
 /* As session_free_tail, but leaves those pages in the session's lists. */
 void session_cut_tail(struct core *c, struct session *s, uint32_t p, struct list *list);
-/* Own pages of the group that the allocated length needs. */
-uint32_t session_keeps(const struct core *c, const struct session *s, uint32_t group);
+/* Own pages of the group needed for p tokens. */
+uint32_t session_keeps(const struct core *c, uint32_t p, const struct session *s, uint32_t group);
 void session_use(struct core *c, struct session *s);
 /* The page from which a RECURRENT group's page starts: that of the committed length, if no more is
  * written. Repeated, since an earlier answer that named it may be lost. */

@@ -235,8 +235,8 @@ static bool closed(struct core *c, struct session *s, uint32_t end)
 static bool give_back_pages(struct core *c, struct session *s, uint32_t end)
 {
     for (uint32_t g = 0; g < session_pool(c, s)->ngroups; g++)
-        for (uint32_t keep = s->releasing ? session_keeps(c, s, g) : 0; s->owned[g].n > keep;
-             c->visits++) {
+        for (uint32_t keep = s->releasing ? session_keeps(c, s->allocated, s, g) : 0;
+             s->owned[g].n > keep; c->visits++) {
             uint32_t page;
 
             if (c->visits >= end)
