@@ -91,7 +91,5 @@ struct reload_result {
 };
 /* Applies what can be applied, and reports it in the log and in the answer. */
 void reload_finish(struct daemon *d, struct reload_result *ret);
-/* Call after reload_finish: begins the reload of a signal that arrived meanwhile. */
-void reload_again(struct daemon *d);
 
 #endif

@@ -278,9 +278,3 @@ void reload_finish(struct daemon *d, struct reload_result *ret)
     log_result(ret);
     config_destroy(is);
 }
-
-void reload_again(struct daemon *d)
-{
-    if (d->reload.again)
-        reload_by_signal(d);
-}

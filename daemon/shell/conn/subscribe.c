@@ -165,11 +165,11 @@ static void take_out(struct daemon *d, uint32_t i)
     d->subs.v[i] = d->subs.v[--d->subs.n];
 }
 
-void subscribe_forget(struct daemon *d, uint32_t conn)
+void subscribe_forget(struct client_conn *c)
 {
-    for (uint32_t i = d->subs.n; i-- > 0;)
-        if (d->subs.v[i].conn == conn)
-            take_out(d, i);
+    for (uint32_t i = c->d->subs.n; i-- > 0;)
+        if (c->d->subs.v[i].conn == c->slot)
+            take_out(c->d, i);
 }
 
 /* Writes the frame into d->frame and returns its bytes; 0 if it is too large. */

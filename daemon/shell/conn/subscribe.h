@@ -76,7 +76,7 @@ void subscribe_finish(struct daemon *d);
 void subscribe_request(struct daemon *d, struct client_conn *c, const struct frame_header *h,
                        const uint8_t *body);
 /* Ends the subscriptions of a connection that has ended. */
-void subscribe_forget(struct daemon *d, uint32_t conn);
+void subscribe_forget(struct client_conn *c);
 /* Sends all frames that can be sent. Costs nothing without subscriptions. */
 void subscribe_pump(struct daemon *d);
 

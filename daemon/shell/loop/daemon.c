@@ -100,7 +100,8 @@ static void reloaded(struct daemon *d)
         drain_tell_serving(d, result.err == TERN_OK ? "" : "; the last reload failed: ",
                            result.err == TERN_OK ? "" : result.why);
     }
-    reload_again(d);
+    if (d->reload.again)
+        reload_by_signal(d);
 }
 
 static void take_signal(struct daemon *d, uint32_t number)
@@ -479,11 +480,13 @@ void daemon_destroy(struct daemon *d)
     closer_end(d->closer);
     reload_end(d);
     conn_doors_destroy(d);
-    links_door_destroy(d);
+    door_destroy(d->links.door); /* before any link: it runs the ring */
+    d->links.door = NULL;
     links_names_finish(d);
     xfer_destroy(d->xfer);
     io_destroy(d->io);
-    spill_finish(d);
+    disk_destroy(d->disk);
+    d->disk = NULL;
     conns_finish(d);
     closer_destroy(d->closer);
     subscribe_finish(d);

@@ -147,9 +147,4 @@ static void request_frame(struct client_conn *c, const struct frame_header *h, c
     }
 }
 
-static void request_closed(struct client_conn *c)
-{
-    subscribe_forget(c->d, c->slot);
-}
-
-const struct client_conn_ops request_ops = {.frame = request_frame, .closed = request_closed};
+const struct client_conn_ops request_ops = {.frame = request_frame, .closed = subscribe_forget};

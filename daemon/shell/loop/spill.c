@@ -187,9 +187,3 @@ enum tern_err spill_start(struct daemon *d, char *why, size_t cap)
     io_poll_in(d->io, &d->spill.op, disk_event_fd(d->disk), true);
     return TERN_OK;
 }
-
-void spill_finish(struct daemon *d)
-{
-    disk_destroy(d->disk);
-    d->disk = NULL;
-}

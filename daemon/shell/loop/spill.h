@@ -9,7 +9,6 @@
  * take as long as the disk needs for the headers of all extents. Does nothing if no folder is
  * configured. On failure `why` receives what failed and what to do. */
 enum tern_err spill_start(struct daemon *d, char *why, size_t cap);
-void spill_finish(struct daemon *d); /* call after the ring's end and before the memory's */
 
 /* Bytes that the file system is short of for spill.bytes and the headroom; 0: none, or unknown. */
 uint64_t spill_lacks(const struct config *config);

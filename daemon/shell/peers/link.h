@@ -156,8 +156,7 @@ enum tern_err links_listen(struct daemon *d, char *why, size_t cap);
 void links_tick(struct daemon *d, uint64_t now_ns);
 /* link_door.c: callers wait at the door until their first message is whole. */
 enum tern_err links_door_create(struct daemon *d);
-void links_door_destroy(struct daemon *d); /* before any link: it runs the ring */
-void links_names_finish(struct daemon *d); /* likewise; waits for no name service */
+void links_names_finish(struct daemon *d); /* before any link; waits for no name service */
 void links_door_again(struct daemon *d);   /* outside a step of the core */
 void links_door_tick(struct daemon *d, uint64_t now_ns);
 void links_finish(struct daemon *d);

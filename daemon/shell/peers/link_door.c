@@ -79,12 +79,6 @@ enum tern_err links_door_create(struct daemon *d)
     return door_create(&config, &d->links.door);
 }
 
-void links_door_destroy(struct daemon *d)
-{
-    door_destroy(d->links.door);
-    d->links.door = NULL;
-}
-
 void links_door_again(struct daemon *d)
 {
     if (!d->links.door_again || !d->links.door)

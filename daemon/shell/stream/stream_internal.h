@@ -37,8 +37,6 @@ struct stream_pool {
     uint8_t **big_free; /* memory of the shares' stacks */
 };
 
-/* Takes a large buffer for the body of the arriving frame; NULL: the share has no free one. */
-uint8_t *stream_body_take(struct stream *s);
 /* Returns the large buffer, if the stream has one, when no frame is arriving any more. */
 void stream_body_put(struct stream *s);
 

@@ -99,13 +99,6 @@ void stream_pool_slow(struct stream_pool *pool, uint64_t slow_ns)
     pool->config.slow_ns = slow_ns;
 }
 
-uint8_t *stream_body_take(struct stream *s)
-{
-    struct stream_inputs *in = &s->pool->inputs[s->share];
-
-    return in->nbodies ? in->bodies[--in->nbodies] : NULL;
-}
-
 void stream_body_put(struct stream *s)
 {
     struct stream_inputs *in = &s->pool->inputs[s->share];

@@ -31,7 +31,12 @@ static void deliver(struct stream *s, const struct frame_header *h, const uint8_
 /* Finds room for the body of a frame in pieces whose header is complete. */
 static void find_room(struct stream *s, const struct frame_header *h)
 {
-    s->splitter.body = h->length <= STREAM_SMALL_BYTES ? s->small : stream_body_take(s);
+    struct stream_inputs *in = &s->pool->inputs[s->share];
+
+    if (h->length <= STREAM_SMALL_BYTES)
+        s->splitter.body = s->small;
+    else
+        s->splitter.body = in->nbodies ? in->bodies[--in->nbodies] : NULL;
     if (!s->splitter.body)
         s->ops->refused(s, h);
 }
