@@ -151,18 +151,13 @@ static void on_tls_refused(struct stream *s, enum tls_refusal why, const char *d
     link_tls_refused(container_of(s, struct peer_link, stream), why, detail);
 }
 
-static void on_tls_met(struct stream *s)
-{
-    link_tls_met(container_of(s, struct peer_link, stream));
-}
-
 static const struct stream_ops link_stream_ops = {.frame = on_frame,
                                                   .refused = on_body_refused,
                                                   .closed = on_closed,
                                                   .finished = on_finished,
                                                   .secured = on_secured,
                                                   .tls_refused = on_tls_refused,
-                                                  .tls_met = on_tls_met};
+                                                  .tls_met = link_tls_met};
 
 static void open_stream(struct peer_link *l, int fd)
 {

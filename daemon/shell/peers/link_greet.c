@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "base/container.h"
 #include "base/err.h"
 #include "shell/daemon.h"
 #include "shell/log/log.h"
@@ -251,8 +252,9 @@ static void hello_answered(struct peer_link *l, const struct frame_header *h, co
     }
 }
 
-void link_tls_met(struct peer_link *l)
+void link_tls_met(struct stream *s)
 {
+    struct peer_link *l = container_of(s, struct peer_link, stream);
     static const char why[] = "the other side speaks TLS, and this daemon does not: give it `tls` "
                               "in place of `insecure_peers`, or both sides `insecure_peers`";
     bool out = link_is_outbound(l);

@@ -45,8 +45,8 @@ void link_log_tenant(const struct peer_link *l, const struct peer_msg *msg);
 enum tern_err links_tls_init(struct daemon *d, char *why, size_t cap);
 /* Logs that our certificate expires soon. */
 void links_tls_tick(struct daemon *d);
-/* Starts TLS on a stream just opened. Returns false if refused: counted, and the stream closed. */
-bool link_secure(struct peer_link *l);
+/* Starts TLS on a stream just opened. If refused: counted, and the stream closed. */
+void link_secure(struct peer_link *l);
 /* Logs and counts a refusal of the peer or of the bytes that it sent. */
 void link_tls_refused(struct peer_link *l, enum tls_refusal why, const char *detail);
 
@@ -59,7 +59,7 @@ enum tern_err link_path_read(struct peer_link *l, const struct frame_header *h, 
 /* Call when the stream is open and, with TLS, secured: the dialling side sends Hello. */
 void link_greet(struct peer_link *l);
 /* The peer speaks TLS and this daemon does not: reports that on both sides and ends the link. */
-void link_tls_met(struct peer_link *l);
+void link_tls_met(struct stream *s);
 /* Processes a frame of a link that is not up yet. */
 void link_greeting_frame(struct peer_link *l, const struct frame_header *h, const uint8_t *body);
 

@@ -150,7 +150,7 @@ void link_tls_silent(struct daemon *d, uint64_t callers)
               tls_refusal_name(TLS_TIMEOUT), callers);
 }
 
-bool link_secure(struct peer_link *l)
+void link_secure(struct peer_link *l)
 {
     struct daemon *d = l->d;
     bool out = link_is_outbound(l);
@@ -159,10 +159,9 @@ bool link_secure(struct peer_link *l)
                  &l->stream, &l->tls) != TERN_OK) {
         link_tls_refused(l, TLS_NO_ROOM, "too many handshakes at a time");
         stream_close(&l->stream, "no TLS session is free");
-        return false;
+        return;
     }
     stream_secure(&l->stream, l->tls);
-    return true;
 }
 
 bool link_tls_peer(struct daemon *d, uint32_t peer, struct tls_peer *ret)
