@@ -530,28 +530,21 @@ static void status_events(const struct admin_ctx *ctx, const struct core_view *v
                      NUM(ctx->daemon->subs, lost)));
 }
 
-/* Counts peers that this daemon can fetch from; the core's links include the other direction. */
-static uint32_t peers_up(const struct admin_ctx *ctx)
+/* Counts peers that this daemon can fetch from, and those whose pages use a fallback. The core's
+ * links include the other direction. */
+static void status_peers(const struct admin_ctx *ctx, struct text_out *out)
 {
     uint64_t incarnation = 0;
-    uint32_t n = 0;
+    uint32_t up = 0, fallback = 0;
 
     for (uint32_t i = 0; i < ctx->config->npeers; i++) {
         const char *state = link_state_name(ctx->daemon, i, &incarnation);
 
-        n += state != NULL && strcmp(state, "up") == 0;
+        up += state != NULL && strcmp(state, "up") == 0;
+        fallback += link_falls_back(ctx->daemon, i);
     }
-    return n;
-}
-
-/* Counts peers whose pages use a fallback. */
-static uint32_t peers_fallback(const struct admin_ctx *ctx)
-{
-    uint32_t n = 0;
-
-    for (uint32_t i = 0; i < ctx->config->npeers; i++)
-        n += link_falls_back(ctx->daemon, i);
-    return n;
+    TEXT(out, U64("peers", config_peers(ctx->config)), U64("peers_up", up),
+         U64("peers_fallback", fallback));
 }
 
 static enum tern_err answer_status(const struct admin_ctx *ctx, const struct question *q,
@@ -574,10 +567,9 @@ static enum tern_err answer_status(const struct admin_ctx *ctx, const struct que
     status_overdue(ctx, q->tenant, out);
     status_stuck(ctx, q->tenant, out);
     if (q->tenant == NONE) {
-        TEXT(out, NUM(v, engines), U64("prefix_nodes", v.nodes),
-             U64("peers", config_peers(ctx->config)), U64("peers_up", peers_up(ctx)),
-             U64("peers_fallback", peers_fallback(ctx)), NUM(v, links_up),
-             U64("listen_port", ctx->daemon->control_port),
+        TEXT(out, NUM(v, engines), U64("prefix_nodes", v.nodes));
+        status_peers(ctx, out);
+        TEXT(out, NUM(v, links_up), U64("listen_port", ctx->daemon->control_port),
              U64("transfers_active", (uint64_t)v.pulls + v.serves), NUM(v, namespaces_reset),
              NUM(v, resets_spreading));
         status_alarms(ctx, out);
