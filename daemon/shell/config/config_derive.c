@@ -541,14 +541,6 @@ static enum tern_err check_shares(struct loader *l)
     return TERN_OK;
 }
 
-static enum tern_err check_limits(struct loader *l)
-{
-    if (!core_holds(l->config))
-        return loader_fail(l, ORIGIN_DEFAULT, "", -1, NULL,
-                           "limits: together they are more than the core can hold");
-    return TERN_OK;
-}
-
 /* The total memory if the setting, a number of 4 bytes, had its minimum. UINT64_MAX: the minimum
  * does not fit the other settings. */
 static uint64_t memory_without(struct config *config, const struct setting *s)
@@ -619,6 +611,8 @@ enum tern_err config_check(struct loader *l)
     TRY(config_check_spill(l));
     TRY(check_rdma(l));
     TRY(check_shares(l));
-    TRY(check_limits(l));
+    if (!core_holds(l->config))
+        return loader_fail(l, ORIGIN_DEFAULT, "", -1, NULL,
+                           "limits: together they are more than the core can hold");
     return check_all(l);
 }
