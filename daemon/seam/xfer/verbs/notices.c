@@ -41,10 +41,12 @@ static void put_request_write(const struct verbs *v, struct data_conn *conn,
     for (uint32_t i = 0; i < piece->nruns; i++, conn->out_n += XFER_RUN_BYTES) {
         const struct verbs_run *run = &piece->run[i];
 
-        xfer_put_run(conn->buffer + conn->out_n, &(struct xfer_run){.mw = push_mw_name(p, run),
-                                                                    .region = run->mr->region,
-                                                                    .offset = run->offset,
-                                                                    .bytes = run->bytes});
+        xfer_put_run(
+            conn->buffer + conn->out_n,
+            &(struct xfer_run){.mw = (uint32_t)run->mw << 8 | (p->mw[run->mw]->rkey & 0xffu),
+                               .region = run->mr->region,
+                               .offset = run->offset,
+                               .bytes = run->bytes});
     }
 }
 

@@ -467,7 +467,6 @@ static inline uint64_t path_wr_id(const struct verbs *v, const struct verbs_path
 uint32_t push_fit(struct verbs *v, struct verbs_path *p, uint32_t batch, uint32_t first, uint32_t n,
                   struct verbs_piece *piece, bool *ret_most);
 bool push_bind(struct verbs *v, struct verbs_path *p, struct verbs_piece *piece);
-uint32_t push_mw_name(const struct verbs_path *p, const struct verbs_run *run); /* xfer_run */
 void push_asked(struct verbs_piece *piece);
 void push_answered(struct verbs *v, struct verbs_piece *piece, bool given);
 void push_lost(struct verbs *v, struct verbs_piece *piece); /* the source no longer has the path */

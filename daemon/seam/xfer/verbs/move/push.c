@@ -183,11 +183,6 @@ static void push_close(struct verbs *v, struct verbs_piece *piece)
         path_failed(v, p, "a memory window could not be closed: %s", strerror(errno));
 }
 
-uint32_t push_mw_name(const struct verbs_path *p, const struct verbs_run *run)
-{
-    return (uint32_t)run->mw << 8 | (p->mw[run->mw]->rkey & 0xffu);
-}
-
 void push_asked(struct verbs_piece *piece)
 {
     piece_state_move(&piece->state, PIECE_ASKED);
