@@ -119,7 +119,8 @@ static void begin(struct disk_body *b, const struct disk_head *head, const uint8
     if (disk_meta_bytes(&head->extent) == 0)
         meta_end(b);
     if (head->seal.key_id)
-        disk_open_begin(b->crypt, DISK_KEY_BODIES, head->seal.nonce, block, DISK_ASSOCIATED);
+        disk_crypt_begin(b->crypt, DISK_KEY_BODIES, DISK_OPEN, head->seal.nonce, block,
+                         DISK_ASSOCIATED);
 }
 
 /* Reads the body a few pieces ahead. Returns 0, or the first error. */

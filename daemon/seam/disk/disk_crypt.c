@@ -19,11 +19,9 @@ static const char *const labels[DISK_KEYS] = {
     [DISK_KEY_HEADS] = "tern disk heads",
 };
 
-enum work { OPENING, SEALING, WORKS };
-
 struct disk_crypt {
-    EVP_CIPHER_CTX *ctx[DISK_KEYS][WORKS]; /* owned; each has its key */
-    EVP_CIPHER_CTX *now;                   /* borrowed: of the message in work; NULL: none */
+    EVP_CIPHER_CTX *ctx[DISK_KEYS][DISK_WORKS]; /* owned; each has its key */
+    EVP_CIPHER_CTX *now;                        /* borrowed: of the message in work; NULL: none */
     bool failed;
     uint64_t key_id;
 };
@@ -51,11 +49,11 @@ static bool make_id(const uint8_t key[DISK_KEY_BYTES], uint64_t *ret)
 
 static bool make_ctx(struct disk_crypt *c, enum disk_key k, const uint8_t key[DISK_KEY_BYTES])
 {
-    for (int work = 0; work < WORKS; work++) {
+    for (int work = 0; work < DISK_WORKS; work++) {
         EVP_CIPHER_CTX *ctx = c->ctx[k][work] = EVP_CIPHER_CTX_new();
 
         if (!ctx ||
-            EVP_CipherInit_ex(ctx, EVP_aes_256_gcm(), NULL, key, NULL, work == SEALING) != 1 ||
+            EVP_CipherInit_ex(ctx, EVP_aes_256_gcm(), NULL, key, NULL, work == DISK_SEAL) != 1 ||
             EVP_CIPHER_CTX_get_iv_length(ctx) != DISK_NONCE_BYTES)
             return false;
     }
@@ -93,7 +91,7 @@ void disk_crypt_destroy(struct disk_crypt *c)
     if (!c)
         return;
     for (int k = 0; k < DISK_KEYS; k++)
-        for (int work = 0; work < WORKS; work++)
+        for (int work = 0; work < DISK_WORKS; work++)
             EVP_CIPHER_CTX_free(c->ctx[k][work]);
     free(c);
 }
@@ -110,27 +108,16 @@ bool disk_crypt_fresh(const struct disk_crypt *c, uint64_t *ret_key_id,
     return RAND_bytes(ret_nonce, DISK_NONCE_BYTES) == 1;
 }
 
-static void begin(struct disk_crypt *c, EVP_CIPHER_CTX *ctx, const uint8_t *nonce,
-                  const uint8_t *associated, size_t n)
+void disk_crypt_begin(struct disk_crypt *c, enum disk_key key, enum disk_work work,
+                      const uint8_t nonce[DISK_NONCE_BYTES], const uint8_t *associated, size_t n)
 {
+    EVP_CIPHER_CTX *ctx = c->ctx[key][work];
     int out, as_made = -1;
 
     check(n <= INT_MAX);
     c->now = ctx;
     c->failed = EVP_CipherInit_ex(ctx, NULL, NULL, NULL, nonce, as_made) != 1 ||
                 EVP_CipherUpdate(ctx, NULL, &out, associated, (int)n) != 1;
-}
-
-void disk_seal_begin(struct disk_crypt *c, enum disk_key key, const uint8_t nonce[DISK_NONCE_BYTES],
-                     const uint8_t *associated, size_t n)
-{
-    begin(c, c->ctx[key][SEALING], nonce, associated, n);
-}
-
-void disk_open_begin(struct disk_crypt *c, enum disk_key key, const uint8_t nonce[DISK_NONCE_BYTES],
-                     const uint8_t *associated, size_t n)
-{
-    begin(c, c->ctx[key][OPENING], nonce, associated, n);
 }
 
 void disk_crypt_update(struct disk_crypt *c, void *bytes, size_t n)

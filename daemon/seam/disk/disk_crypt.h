@@ -21,6 +21,7 @@
 
 /* BODIES: of extents and of footers. HEADS: of extents alone. */
 enum disk_key { DISK_KEY_BODIES, DISK_KEY_HEADS, DISK_KEYS };
+enum disk_work { DISK_OPEN, DISK_SEAL, DISK_WORKS };
 
 struct disk_crypt;
 
@@ -35,14 +36,12 @@ uint64_t disk_crypt_key_id(const struct disk_crypt *c);
 bool disk_crypt_fresh(const struct disk_crypt *c, uint64_t *ret_key_id,
                       uint8_t ret_nonce[DISK_NONCE_BYTES]);
 
-/* No nonce may be used twice under one key. */
-void disk_seal_begin(struct disk_crypt *c, enum disk_key key, const uint8_t nonce[DISK_NONCE_BYTES],
-                     const uint8_t *associated, size_t n);
+/* No nonce may be used twice under one key to seal. */
+void disk_crypt_begin(struct disk_crypt *c, enum disk_key key, enum disk_work work,
+                      const uint8_t nonce[DISK_NONCE_BYTES], const uint8_t *associated, size_t n);
 /* Returns false if sealing failed: the bytes must not be written. */
 bool disk_seal_end(struct disk_crypt *c, uint8_t ret_tag[DISK_TAG_BYTES]);
 
-void disk_open_begin(struct disk_crypt *c, enum disk_key key, const uint8_t nonce[DISK_NONCE_BYTES],
-                     const uint8_t *associated, size_t n);
 /* Returns false if the bytes, the key or the associated data differ from those that were sealed. */
 bool disk_open_end(struct disk_crypt *c, const uint8_t tag[DISK_TAG_BYTES]);
 

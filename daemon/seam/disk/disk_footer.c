@@ -67,7 +67,8 @@ size_t disk_footer_end(struct disk_footer *f, struct disk_place at,
         if (!disk_crypt_fresh(crypt, &h.key_id, h.nonce))
             return 0;
         disk_put_footer_header(f->memory, &h, file->tenant);
-        disk_seal_begin(crypt, DISK_KEY_BODIES, h.nonce, f->memory, DISK_FOOTER_ASSOCIATED);
+        disk_crypt_begin(crypt, DISK_KEY_BODIES, DISK_SEAL, h.nonce, f->memory,
+                         DISK_FOOTER_ASSOCIATED);
         disk_crypt_update(crypt, body, f->bytes);
         if (!disk_seal_end(crypt, h.tag))
             return 0;
@@ -121,7 +122,7 @@ static enum disk_fault open_body(const struct disk_footer_header *h, uint8_t *me
         return DISK_FAULT_CHECKSUM;
     if (!crypt)
         return DISK_FAULT_NONE;
-    disk_open_begin(crypt, DISK_KEY_BODIES, h->nonce, memory, DISK_FOOTER_ASSOCIATED);
+    disk_crypt_begin(crypt, DISK_KEY_BODIES, DISK_OPEN, h->nonce, memory, DISK_FOOTER_ASSOCIATED);
     disk_crypt_update(crypt, body, h->body_bytes);
     return disk_open_end(crypt, h->tag) ? DISK_FAULT_NONE : DISK_FAULT_CHECKSUM;
 }

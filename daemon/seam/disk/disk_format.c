@@ -309,7 +309,7 @@ static void code_head(struct coder *c, struct disk_head *h, char tenant[DISK_TEN
 
 bool disk_seal_extent(struct disk_crypt *crypt, uint8_t *block)
 {
-    disk_seal_begin(crypt, DISK_KEY_HEADS, block + NONCE_AT, block, DISK_ASSOCIATED);
+    disk_crypt_begin(crypt, DISK_KEY_HEADS, DISK_SEAL, block + NONCE_AT, block, DISK_ASSOCIATED);
     disk_crypt_update(crypt, block + PRIVATE_AT, DISK_HEAD_BYTES - PRIVATE_AT);
     if (!disk_seal_end(crypt, block + HEAD_TAG_AT))
         return false;
@@ -328,7 +328,7 @@ enum disk_fault disk_open_extent(struct disk_crypt *crypt, uint8_t *block)
         return DISK_FAULT_KEY;
     if (!crypt)
         return DISK_FAULT_NONE;
-    disk_open_begin(crypt, DISK_KEY_HEADS, block + NONCE_AT, block, DISK_ASSOCIATED);
+    disk_crypt_begin(crypt, DISK_KEY_HEADS, DISK_OPEN, block + NONCE_AT, block, DISK_ASSOCIATED);
     disk_crypt_update(crypt, block + PRIVATE_AT, DISK_HEAD_BYTES - PRIVATE_AT);
     if (!disk_open_end(crypt, block + HEAD_TAG_AT))
         return DISK_FAULT_CHECKSUM;

@@ -342,7 +342,8 @@ static void header_came(struct reader *r, uint8_t *block)
     }
     r->opening = r->t->crypt != NULL;
     if (r->opening)
-        disk_open_begin(r->t->crypt, DISK_KEY_BODIES, r->head.seal.nonce, block, DISK_ASSOCIATED);
+        disk_crypt_begin(r->t->crypt, DISK_KEY_BODIES, DISK_OPEN, r->head.seal.nonce, block,
+                         DISK_ASSOCIATED);
 }
 
 /* Takes bytes [at, end) of the body. All bytes that are no page come before the first page. */

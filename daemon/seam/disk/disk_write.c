@@ -241,7 +241,8 @@ static enum tern_err put_extent(struct stream *s, uint32_t i, const struct curso
         return TERN_DISK; /* a layout that the format has no numbers for */
     if (crypt) {
         disk_put_extent(s->t->block, &head, tenant_of(s));
-        disk_seal_begin(crypt, DISK_KEY_BODIES, seal->nonce, s->t->block, DISK_ASSOCIATED);
+        disk_crypt_begin(crypt, DISK_KEY_BODIES, DISK_SEAL, seal->nonce, s->t->block,
+                         DISK_ASSOCIATED);
     }
     seal->meta_sum = checksum_unit(s->t->meta, n);
     seal->list_sum = checksum_unit(s->t->meta, disk_list_bytes(e));

@@ -116,7 +116,7 @@ void rig_disk_seal(struct disk_crypt *crypt, struct disk_head *h, const char *te
     disk_put_extent(block, h, tenant);
     if (!crypt)
         return;
-    disk_seal_begin(crypt, DISK_KEY_BODIES, h->seal.nonce, block, DISK_ASSOCIATED);
+    disk_crypt_begin(crypt, DISK_KEY_BODIES, DISK_SEAL, h->seal.nonce, block, DISK_ASSOCIATED);
     disk_crypt_update(crypt, body->bytes, disk_body_bytes(&h->extent));
     check(disk_seal_end(crypt, h->seal.tag));
     disk_put_extent(block, h, tenant);

@@ -72,7 +72,7 @@ static void seal(uint8_t *body, struct disk_crypt *crypt)
     disk_put_extent(b.block, &b.head, "chat");
     if (!crypt)
         return;
-    disk_seal_begin(crypt, DISK_KEY_BODIES, s->nonce, b.block, DISK_ASSOCIATED);
+    disk_crypt_begin(crypt, DISK_KEY_BODIES, DISK_SEAL, s->nonce, b.block, DISK_ASSOCIATED);
     disk_crypt_update(crypt, body, disk_body_bytes(&b.head.extent));
     assert_true(disk_seal_end(crypt, s->tag));
     disk_put_extent(b.block, &b.head, "chat");

@@ -72,7 +72,7 @@ static void update(struct disk_crypt *c, uint8_t *v, size_t n, size_t piece)
 static void seal(struct disk_crypt *c, const uint8_t *nonce, size_t piece, uint8_t *tag)
 {
     memcpy(sealed, plain, BYTES);
-    disk_seal_begin(c, DISK_KEY_BODIES, nonce, associated, sizeof associated);
+    disk_crypt_begin(c, DISK_KEY_BODIES, DISK_SEAL, nonce, associated, sizeof associated);
     update(c, sealed, BYTES, piece);
     assert_true(disk_seal_end(c, tag));
 }
@@ -80,7 +80,7 @@ static void seal(struct disk_crypt *c, const uint8_t *nonce, size_t piece, uint8
 static bool opens(struct disk_crypt *c, const uint8_t *nonce, size_t piece, const uint8_t *tag)
 {
     memcpy(bytes, sealed, BYTES);
-    disk_open_begin(c, DISK_KEY_BODIES, nonce, associated, sizeof associated);
+    disk_crypt_begin(c, DISK_KEY_BODIES, DISK_OPEN, nonce, associated, sizeof associated);
     update(c, bytes, BYTES, piece);
     return disk_open_end(c, tag);
 }
@@ -139,7 +139,8 @@ TEST(each_derived_key_gives_its_figures)
     for (uint32_t k = 0; k < DISK_KEYS; k++) {
         for (uint8_t i = 0; i < sizeof body; i++)
             body[i] = i;
-        disk_seal_begin(c, figures[k].key, nonce, (const uint8_t *)beside, sizeof beside - 1);
+        disk_crypt_begin(c, figures[k].key, DISK_SEAL, nonce, (const uint8_t *)beside,
+                         sizeof beside - 1);
         disk_crypt_update(c, body, sizeof body);
         assert_true(disk_seal_end(c, is));
         assert_memory_equal(body, figures[k].cipher, sizeof body);
@@ -155,7 +156,7 @@ TEST(what_one_key_sealed_no_other_opens)
 
     seal(c, zero_nonce, 0, tag);
     memcpy(bytes, sealed, BYTES);
-    disk_open_begin(c, DISK_KEY_HEADS, zero_nonce, associated, sizeof associated);
+    disk_crypt_begin(c, DISK_KEY_HEADS, DISK_OPEN, zero_nonce, associated, sizeof associated);
     disk_crypt_update(c, bytes, BYTES);
     assert_false(disk_open_end(c, tag));
     assert_true(opens(c, zero_nonce, 0, tag));
