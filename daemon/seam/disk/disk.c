@@ -210,19 +210,6 @@ static bool name_fits(const char *name)
     return name && *name && *name != '.' && !strchr(name, '/') && strlen(name) < DISK_TENANT_NAME;
 }
 
-static enum tern_err check_config(const struct disk_config *c, const char **ret_why)
-{
-    *ret_why = "the disk tier has 1 to 32 threads of 1 to 32 pieces in flight: change them";
-    if (c->threads < 1 || c->threads > DISK_THREADS_MAX || c->depth < 1 ||
-        c->depth > DISK_LANE_PIECES)
-        return TERN_INVALID;
-    *ret_why = "a tenant's name is no name of a folder: at most 63 bytes, no slash, no dot first";
-    for (uint32_t i = 0; i < c->tenants; i++)
-        if (i >= MEM_TENANTS_MAX || !c->tenant[i] || (*c->tenant[i] && !name_fits(c->tenant[i])))
-            return TERN_INVALID;
-    return TERN_OK;
-}
-
 /* Memory for unencrypted bytes: a crash dump must not contain a tenant's bytes. */
 static uint8_t *create_memory(size_t align, size_t bytes, int advice)
 {
@@ -331,7 +318,9 @@ enum tern_err disk_create(const struct disk_config *config, struct disk **ret, c
     struct disk *disk;
     enum tern_err err;
 
-    TRY(check_config(config, ret_why));
+    check(config->threads >= 1 && config->threads <= DISK_THREADS_MAX);
+    check(config->depth >= 1 && config->depth <= DISK_LANE_PIECES);
+    check(config->tenants <= MEM_TENANTS_MAX);
     disk = calloc(1, sizeof *disk);
     if (!disk) {
         *ret_why = "no memory for the tables of the disk tier";
@@ -343,6 +332,7 @@ enum tern_err disk_create(const struct disk_config *config, struct disk **ret, c
     disk->dir = config->dir ? strdup(config->dir) : NULL;
     disk->config.dir = disk->dir;
     for (uint32_t i = 0; i < config->tenants; i++) {
+        check(*config->tenant[i] == '\0' || name_fits(config->tenant[i]));
         strcpy(disk->tenant[i], config->tenant[i]);
         disk->config.tenant[i] = disk->tenant[i];
     }

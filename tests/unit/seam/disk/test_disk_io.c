@@ -332,12 +332,6 @@ TEST(a_directory_has_one_daemon)
     second.config = rig.config;
     second.config.dir = "/nonexistent/tern";
     assert_int_equal(disk_create(&second.config, &disk, &why), TERN_DISK);
-    second.config = rig.config;
-    second.config.depth = DISK_LANE_PIECES + 1;
-    assert_int_equal(disk_create(&second.config, &disk, &why), TERN_INVALID);
-    second.config = rig.config;
-    second.config.tenant[1] = "../beta";
-    assert_int_equal(disk_create(&second.config, &disk, &why), TERN_INVALID);
 }
 
 TEST(a_file_system_without_o_direct_does_and_is_told_of)
