@@ -84,10 +84,7 @@ void data_conns_accept(struct xfer *xfer)
 enum tern_err xfer_listen(struct xfer *xfer, const char *host, uint16_t port, uint16_t *ret_port,
                           const char **ret_why)
 {
-    if (xfer->conns->listen_fd >= 0) {
-        *ret_why = "it listens already";
-        return TERN_CONFLICT;
-    }
+    check(xfer->conns->listen_fd < 0);
     xfer->conns->listen_fd = tcp_listen(host, port, DATA_BACKLOG, ret_port, ret_why);
     if (xfer->conns->listen_fd < 0)
         return errno == EADDRINUSE ? TERN_CONFLICT : TERN_INVALID;
