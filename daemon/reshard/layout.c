@@ -1,7 +1,5 @@
 #include "reshard/layout.h"
 
-#include <string.h>
-
 #include "base/err.h"
 #include "reshard/holds.h"
 

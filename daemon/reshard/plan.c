@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "reshard/holds.h"
 
 #define RECENT_MAX  16 /* pieces between the same two pages that a new piece may adjoin */
 #define PIECE_STEPS 16 /* the cost of a piece, besides the comparison of two pages */

@@ -14,7 +14,6 @@
 #include "core/arena/actions.h"
 #include "core/disk/entries.h"
 #include "core/memory/pages.h"
-#include "core/transfer/spans.h"
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"
 #include "core/tree/tokens.h"

@@ -11,7 +11,6 @@
 #include "base/err.h"
 #include "shell/admin/admin.h"
 #include "shell/admin/operator.h"
-#include "shell/daemon.h"
 #include "shell/log/log.h"
 
 #define PIECE_BYTES    32768 /* JSON bytes in one frame */

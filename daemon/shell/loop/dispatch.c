@@ -7,7 +7,6 @@
 #include "base/check.h"
 #include "base/err.h"
 #include "shell/admin/operator.h"
-#include "shell/daemon.h"
 #include "shell/log/log.h"
 #include "shell/loop/crash.h"
 #include "shell/loop/dispatch.h"

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "proto/messages.h"
 #include "shell/tape/tape.h"
 
 void codec_u32(struct codec *c, uint32_t *v)
