@@ -10,7 +10,6 @@
 
 #define TICK_NS  (100 * MS)
 #define PORT     7000u
-#define PROBE_NS CONVERGE_NS
 #define SLICE_NS (50 * MS)
 #define SPIN_NS  100000u /* VERBS_SPIN_NS */
 
@@ -307,16 +306,33 @@ static const char *unrest(uint32_t *ret_node)
     return NULL;
 }
 
-static void settle(uint64_t limit_ns, const char *what)
+/* Number of pages that the pulls of all nodes have received. */
+static uint32_t pages_received(void)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < rw.cfg.nodes; i++)
+        for (uint32_t k = 0; k < PULLS; k++)
+            n += rw.node[i].pull[k].right;
+    return n;
+}
+
+/* A piece that waits for slots of a ring begins its tries when the pieces before it end, so each
+ * page that arrives restarts the limit. A pull has at most PULL_PAGES pages, so a pull that never
+ * ends still fails. */
+static void settle(const char *what)
 {
     uint64_t from = rw.now_ns;
+    uint32_t node, received = pages_received();
     const char *why;
-    uint32_t node;
 
     while ((why = unrest(&node)) != NULL) {
-        if (rw.now_ns - from > limit_ns)
+        if (rw.now_ns - from > CONVERGE_NS)
             rw_fail(what, "node %u %s", node, why);
         run_for(SLICE_NS);
+        if (pages_received() != received)
+            from = rw.now_ns;
+        received = pages_received();
     }
 }
 
@@ -423,7 +439,7 @@ static const struct rpull *pull_through(uint32_t puller, uint32_t source, uint32
     pull = pulls_start(puller, source, pool, rw_between(1, PULL_PAGES));
     if (!pull)
         rw_fail("probe_not_begun", "node %u from node %u pool %u", puller, source, pool);
-    settle(PROBE_NS, "probe_hangs");
+    settle("probe_hangs");
     return pull;
 }
 
@@ -559,7 +575,7 @@ void drive_converge(void)
     memset(rw.cut_until, 0, sizeof rw.cut_until);
     mend_rails();
     rnet_heal();
-    settle(CONVERGE_NS, "not_converged");
+    settle("not_converged");
     audit_at_rest();
     recover();
     for (uint32_t i = 0; i < rw.cfg.nodes; i++)

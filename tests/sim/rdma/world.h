@@ -42,7 +42,8 @@
 #define SEC        1000000000ull
 #define STALL_NS   (1500 * MS)
 #define RAILS      4u /* of a node, at most */
-/* A piece's four tries, each 3 s without progress or 2 s at a NIC, and 2 s of draining. */
+/* Longest time without a page: a piece's four tries, each 3 s without progress or 2 s at a NIC, and
+ * 2 s of draining. */
 #define CONVERGE_NS (20 * SEC)
 #define RECOVER_NS  (16 * SEC) /* the longest pause before a path is made anew, and its set-up */
 #define NONE32      UINT32_MAX
