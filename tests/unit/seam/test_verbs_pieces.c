@@ -150,6 +150,33 @@ TEST_WITH(verbs_pieces_one_that_waits_goes_on_when_another_path_makes_room, star
     assert_int_equal(pull.holds, 1);
 }
 
+/* A batch of two pieces: one has no try left, and the device may still write the other. The batch
+ * begins no more pieces, and moves to TCP when nothing of it is held. */
+TEST_WITH(verbs_pieces_of_a_batch_that_is_given_up_begin_no_more, start, stop)
+{
+    struct verbs_piece *tired = piece_of(&v, 0, 0), *held = piece_of(&v, 0, 1);
+
+    batch = (struct batch){.state = BATCH_QUEUED, .n = 3, .asked = 2, .next = NONE};
+    peer.up = true;
+    peer.lane[0].queue.head = 0;
+    *tired = (struct verbs_piece){.state = PIECE_WAITING,
+                                  .answered = true,
+                                  .n = 1,
+                                  .tries = VERBS_PIECE_TRIES,
+                                  .sums = tired->sums};
+    *held = (struct verbs_piece){
+        .state = PIECE_ASKED, .holds = true, .first = 1, .n = 1, .tries = 1, .sums = held->sums};
+    pieces_start(&v, 0);
+    assert_int_equal(batch.state, BATCH_ASKED);
+    assert_int_equal(batch_in_turn(v.transport, 0, NULL), NONE);
+    held->holds = false;
+    pieces_start(&v, 0);
+    assert_int_equal(batch.state, BATCH_QUEUED);
+    assert_int_equal(batch.lane, 1);
+    assert_int_equal(batch.asked, 0);
+    assert_int_equal(xfer.stats.batches_moved, 1);
+}
+
 /* Fault 12: however many places of the completion queue are taken, a piece takes only free ones, or
  * waits: the device never has more completions than the queue has places. */
 TEST_WITH(verbs_fault_12_a_completion_queue_never_overruns, start, stop)

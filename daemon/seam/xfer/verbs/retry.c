@@ -47,13 +47,16 @@ static void piece_start(struct verbs *v, uint32_t link, struct verbs_piece *piec
 {
     bool more = piece->tries < VERBS_PIECE_TRIES || piece->tries < v->nrails; /* each rail once */
     struct verbs_path *p = more ? path_for(v, link, piece->batch, piece) : NULL;
+    const struct batch *batch = &v->xfer->batch[piece->batch];
 
-    if (!p && more && path_coming(v, link, v->xfer->batch[piece->batch].tenant))
+    if (!p && more && path_coming(v, link, batch->tenant))
         return;
     if (!p && !batch_has_another_way(v->xfer, piece->batch)) {
         pull_break(v->xfer, piece->pull, TERN_PEER_LOST);
         return;
     }
+    if (!more && batch->state == BATCH_QUEUED) /* the other transport requests all pages */
+        batch_asked(v->xfer, piece->batch, batch->n - batch->asked);
     if (piece->holds || !piece->answered)
         return;
     if (!p)
