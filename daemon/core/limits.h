@@ -60,12 +60,12 @@
 #define DISK_PATH_MAX   65536  /* chunks of a prefix on the disk */
 #define STEP_PATH_MAX   (4 * STEP_TABLE_MAX)
 #define STEP_VISITS_MAX (STEP_TURNS_MAX + STEP_PATH_MAX)
-/* The pieces of work in a request's step share this many visits, 0.1 to 0.2 ms, and continue in the
+/* The pieces of work in a request's step share this many visits, 0.2 to 0.4 ms, and continue in the
  * next step. A piece may always visit PIECE_VISITS_LEAST, however many those before it took. The
  * rest continues in a timer's step, with PIECE_VISITS_TIMER. After any other event each such piece
  * has the least, since many events may arrive in one turn of the daemon's loop. ROOM_VISITS_MAX
  * bounds new work: a fetch, a load, a lease, a Step not in pieces, freed tails, ending claims. */
-#define PIECE_VISITS_MAX     1024
+#define PIECE_VISITS_MAX     2048
 #define PIECE_VISITS_TIMER   512
 #define PIECE_VISITS_LEAST   64
 #define ROOM_VISITS_MAX      16384

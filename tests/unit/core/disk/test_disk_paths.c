@@ -7,8 +7,8 @@
 #include "core/disk/stores.h"
 
 #define CHUNKS (DISK_PATH_MAX / 2) /* of one token each */
-/* Several pieces, and three walks along a path that only read its nodes. */
-#define BOUNDED (4 * PIECE_VISITS_MAX + 3 * CHUNKS / NODES_A_VISIT)
+/* Several pieces, and one walk over nodes without other work. */
+#define BOUNDED (4 * PIECE_VISITS_MAX + DISK_PATH_MAX / NODES_A_VISIT)
 
 struct paths {
     struct disk_bench b;
@@ -112,7 +112,7 @@ static struct op_result op(struct rig_session *s, struct step_op o)
 /* Repeats the operation as long as a Step does a part of it. */
 static void op_all(struct rig_session *s, struct step_op o)
 {
-    for (uint32_t i = 0; i < 1024; i++) {
+    for (uint32_t i = 0; i < 256; i++) {
         enum tern_err err = op(s, o).err;
 
         rig_timers(s->rig);

@@ -62,12 +62,9 @@ static const struct op_result *grows(const struct bench *b, uint32_t from)
                               .tokens = {.base = from, .n = PIECE, .v = tokens + from}},
                              {.kind = STEP_COMMIT, .session = b->s->id, .length = from + PIECE}};
     const struct reply *r = rig_step_ops(b->rig, b->s->conn, ops, 2);
-    const struct op_result *commit = &r->step.results[1];
 
     assert_ok(r->step.results[0].err);
-    for (uint32_t i = 0; op_goes_on(commit) && i < PIECE; i++)
-        commit = &rig_step_ops(b->rig, b->s->conn, &ops[1], 1)->step.results[0];
-    return commit;
+    return &r->step.results[1];
 }
 
 static uint32_t pages_named(const struct reply *r, uint32_t group)
