@@ -51,7 +51,8 @@ static bool block_remove(struct core *c, struct block b)
 struct lookups {
     const struct pool *pool;
     const struct req_blocks *req;
-    uint32_t n, root;
+    uint32_t n;
+    uint32_t root;          /* of the namespace; NONE: memory has none of its blocks */
     uint64_t hash[LOOKUPS]; /* of key i at i % LOOKUPS */
 };
 
@@ -82,24 +83,31 @@ static void look_ahead(const struct core *c, struct lookups *l, uint32_t i)
     }
 }
 
-static struct page_ref block_answer(struct core *c, const struct lookups *l, uint32_t i)
+static uint32_t root_of(const struct core *c, const struct lookups *l)
+{
+    return space_root(c, pool_slot(c, l->pool), l->req->ns);
+}
+
+static struct page_ref block_answer(struct core *c, struct lookups *l, uint32_t i)
 {
     const struct pool *p = l->pool;
     const struct req_blocks *r = l->req;
     struct token_view w = key_view(c, l, i);
-    uint32_t root = space_root(c, pool_slot(c, p), r->ns);
     struct block b = {NONE, NONE};
     struct page_ref at;
 
-    if (root != NONE)
-        b.node = node_child_hashed(c, root, &w, l->hash[i % LOOKUPS]);
+    if (l->root != NONE)
+        b.node = node_child_hashed(c, l->root, &w, l->hash[i % LOOKUPS]);
     if (disk_on(c, p) && (r->what == BLOCKS_REMOVE || b.node == NONE))
         b.chunk = disk_reach_anew(c, p, r->ns, &w);
     at = block_place(c, b);
     if (r->what == BLOCKS_TOUCH && b.node != NONE)
         node_use_in_turn(c, b.node);
-    if (r->what == BLOCKS_REMOVE && !block_remove(c, b))
-        return (struct page_ref){0, BLOCK_HELD};
+    if (r->what == BLOCKS_REMOVE) {
+        if (!block_remove(c, b))
+            return (struct page_ref){0, BLOCK_HELD};
+        l->root = root_of(c, l); /* a root without children may be gone */
+    }
     return at;
 }
 
@@ -164,7 +172,7 @@ enum tern_err request_blocks(struct core *c, struct actions *out, struct call *c
     check(refs); /* the answer has no other runs */
     l.pool = p;
     l.n = n;
-    l.root = space_root(c, pool_slot(c, p), r->ns);
+    l.root = root_of(c, &l);
     /* From the last to the first, so that the first is evicted last (T13). */
     for (uint32_t i = n + LOOKUPS - AHEAD; i-- > 0;) {
         look_ahead(c, &l, i);
