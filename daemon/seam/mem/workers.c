@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -235,14 +236,7 @@ static void place_copy(struct pool_place *to, const struct pool_place *from)
 {
     const uint32_t n = from->regions;
 
-    to->bytes = from->bytes;
-    to->tenant = from->tenant;
-    to->regions = n;
-    to->ngroups = from->ngroups;
-    to->transfer_regions = from->transfer_regions;
-    to->far = from->far;
-    to->brought_entry_bytes = from->brought_entry_bytes;
-    to->page_bytes_min = from->page_bytes_min;
+    memcpy(to, from, offsetof(struct pool_place, base));
     memcpy(to->base, from->base, n * sizeof *to->base);
     memcpy(to->region, from->region, n * sizeof *to->region);
     memcpy(to->brought, from->brought, n * sizeof *to->brought);
