@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/err.h"
 #include "shell/admin/admin_rows.h"
 
@@ -102,7 +103,7 @@ static enum tern_err end(struct daemon *d, const Tern__Wire__Admin *m, struct re
     return TERN_INVALID;
 }
 
-static const struct {
+static const struct act {
     const char *command;
     enum op op;
     enum tern_err (*make)(struct daemon *d, const Tern__Wire__Admin *m, struct request *ret,
@@ -117,12 +118,17 @@ static const struct {
 
 #define ACTS (sizeof acts / sizeof *acts)
 
-bool core_act_is(const char *command)
+static const struct act *act_of(const char *command)
 {
     for (size_t i = 0; i < ACTS; i++)
         if (strcmp(command, acts[i].command) == 0)
-            return true;
-    return false;
+            return &acts[i];
+    return NULL;
+}
+
+bool core_act_is(const char *command)
+{
+    return act_of(command) != NULL;
 }
 
 const char *core_act_name(enum op op)
@@ -137,15 +143,14 @@ enum tern_err core_act(struct daemon *d, const struct client_conn *c, const stru
                        const Tern__Wire__Admin *m, const char **ret_text)
 {
     static char why[ADMIN_WHY_BYTES];
+    const struct act *act = act_of(m->command);
     struct event ev = {.kind = EV_REQUEST};
-    size_t i = 0;
 
-    while (strcmp(m->command, acts[i].command) != 0) /* core_act_is */
-        i++;
+    check(act); /* core_act_is */
     *ret_text = why;
     why[0] = '\0';
-    ev.request.op = acts[i].op;
-    TRY(acts[i].make(d, m, &ev.request, why));
+    ev.request.op = act->op;
+    TRY(act->make(d, m, &ev.request, why));
     ev.request.conn = c->slot;
     ev.request.request_id = h->request_id;
     daemon_event(d, &ev);
