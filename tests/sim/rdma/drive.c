@@ -323,16 +323,16 @@ static uint32_t pages_received(void)
 static void settle(const char *what)
 {
     uint64_t from = rw.now_ns;
-    uint32_t node, received = pages_received();
+    uint32_t node, before;
     const char *why;
 
     while ((why = unrest(&node)) != NULL) {
         if (rw.now_ns - from > CONVERGE_NS)
             rw_fail(what, "node %u %s", node, why);
+        before = pages_received();
         run_for(SLICE_NS);
-        if (pages_received() != received)
+        if (pages_received() != before)
             from = rw.now_ns;
-        received = pages_received();
     }
 }
 
