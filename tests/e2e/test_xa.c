@@ -188,7 +188,7 @@ static enum tern_err begin(struct side *s, enum who who, uint64_t number,
 
 /* ---- the source's engine, a process ---- */
 
-/* That prefix must not be fetched any more; 0: none. */
+/* Takes prefix `number`, or all prefixes if 0, from those that may be fetched. */
 static void forget_recent(struct shared *sh, uint64_t number)
 {
     for (uint32_t i = 0; i < RECENT; i++) {

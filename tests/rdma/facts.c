@@ -1,6 +1,7 @@
-/* What the simulator's NIC (tests/sim/rdma/nic.c) assumes, measured on the first two RDMA devices:
- * prints `fact NAME confirmed` or `refuted`, with what was seen. Run it in a guest of the lab over
- * a slow network; else every request is done before the call that posts it returns:
+/* Measures on the first two RDMA devices whether the assumptions of the simulator's NIC
+ * (tests/sim/rdma/nic.c) hold: prints `fact NAME confirmed` or `refuted`, with what was seen. Run
+ * it in a guest of the lab over a slow network; else every request is done before the call that
+ * posts it returns:
  *
  *   tests/rdma/lab.sh one '. tests/rdma/two_devices.sh && two_devices &&
  *       two_devices_netem rate 200mbit delay 2ms && "$TERN_BUILD/tests/rdma_facts"'

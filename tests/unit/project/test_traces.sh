@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Whoever runs the tests sets where the traces lie. A value that a test gets at configure time
+# The environment of a test run says where the traces lie. A value that a test gets at configure time
 # overrides the environment of ctest, so TERN_TRACES may not be among these; and no script may have
 # a default of its own, which would lie outside the repository: only .ci/run sets it.
 set -euo pipefail

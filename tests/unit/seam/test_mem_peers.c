@@ -452,7 +452,7 @@ TEST(fault_21_a_copy_by_peer_access_that_fails_loses_the_device_that_copies)
     print_message("fault=21 runs=1 injected=1 violations=0 devices_lost=1\n");
 }
 
-/* Its copy still uses the other one's memory at the end. */
+/* The copy of one device still uses the memory of the other one at the end. */
 TEST(fault_21_a_copy_by_peer_access_that_does_not_end_loses_the_device_that_copies)
 {
     const struct move m = {.to = 1, .from = 0, .n = 3 * CUDA_PIECE_BYTES};

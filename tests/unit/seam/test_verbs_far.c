@@ -558,7 +558,7 @@ TEST(verbs_far_offer_of_a_rail_beyond_the_limit_is_refused_with_the_limit)
     link_end();
 }
 
-/* Its pages use these NICs even if another one is nearer. */
+/* The tenant's pages use these NICs even if another NIC is nearer. */
 TEST(verbs_far_tenant_has_paths_over_the_nics_that_know_its_ring_alone)
 {
     static const struct group_layout group = {

@@ -313,7 +313,7 @@ static void on_event(void *unused, struct event *event)
     ntold++;
 }
 
-/* Of two pulls over one link one uses RDMA, the other waits in vain for a connection of its own. */
+/* Two pulls share a link: one uses RDMA, the other waits in vain for a connection of its own. */
 TEST_WITH(xfer_no_connection_to_be_had_breaks_the_pulls_that_wait_for_one, start, stop)
 {
     static struct xfer_pull pulls[2];

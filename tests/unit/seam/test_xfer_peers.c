@@ -95,7 +95,7 @@ TEST(xfer_silent_source_is_given_up_after_idle)
     close(fd);
 }
 
-/* Its bytes take far longer than the limit, too few at a time to wake anybody. */
+/* The bytes take far longer than the limit, and too few arrive at a time to wake a thread. */
 TEST(xfer_slow_source_is_waited_for)
 {
     struct rig_options o = options;

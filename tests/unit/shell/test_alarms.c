@@ -204,7 +204,7 @@ TEST_WITH(alarms_of_a_tenant_that_is_refused_pages_or_more_than_its_part, start,
     none();
 }
 
-/* Its slot is the next engine's. */
+/* The next engine gets the slot of the one that ended. */
 TEST_WITH(alarms_of_an_engine_end_with_it, start, stop)
 {
     struct engine_view e;
