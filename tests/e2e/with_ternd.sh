@@ -77,9 +77,9 @@ wait_for() {
     fail "waited in vain for $what"
 }
 
-ready() {
+ready() { # PID LOG. The line must name the process: its shell may not have emptied the last one's log yet
     for _ in $(seq 2400); do
-        grep -qs event=ready "$2" && return 0
+        grep -qs "event=ready .* pid=$1 " "$2" && return 0
         kill -0 "$1" 2>/dev/null || fail "ternd did not start: $(cat "$2")"
         sleep 0.05
     done

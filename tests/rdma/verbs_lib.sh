@@ -54,7 +54,7 @@ daemon() {
         --listen "${LISTEN:-$LAB_IP}:$port" "${how[@]}" --peer "name=$peer,address=$at,tenants=default,transport=$TRANSPORT" \
         --log_level "${LEVEL:-info}" "${limits[@]}" "$@" >>"$DIR/$node/log" 2>&1 &
     PIDS[$node]=$!
-    wait_for 120 "$node" logged "$node" event=ready
+    wait_for 120 "$node" logged "$node" "event=ready node=$node pid=${PIDS[$node]} "
 }
 
 # half NODE COMMAND [OPTION...]: rdma_half on that node's daemon
