@@ -156,15 +156,16 @@ enum tern_err request_blocks(struct core *c, struct actions *out, struct call *c
     n = r->keys.n / p->align;
     if (p->ngroups != 1 || p->nstate > 0 || p->group[0].segment != 1 || n > BLOCKS_MAX ||
         r->keys.n != n * p->align || r->keys.base > 0 || r->keys.nkeys > 0)
-        return refuse_numbers(ret, TERN_INVALID,
-                              "a block is a page of # tokens in a pool of one HISTORY group that "
-                              "has no smaller pages: give so many a key, and # keys at most",
-                              (const uint64_t[REPLY_NUMBERS]){p->align, BLOCKS_MAX});
+        return refuse_numbers(
+            ret, TERN_INVALID,
+            "a block is one page of # tokens, in a pool with one HISTORY group and no smaller "
+            "pages: give each key that many tokens, and # keys at most",
+            (const uint64_t[REPLY_NUMBERS]){p->align, BLOCKS_MAX});
     if (r->what == BLOCKS_REMOVE && disk_on(c, p) && !c->disk_ready)
-        return refuse(ret, TERN_BUSY, "the disk is still being read: remove in a moment");
+        return refuse(ret, TERN_BUSY, "the disk is still being read: retry in a moment");
     if (r->what == BLOCKS_ASK && (n > BLOCKS_ASKED_MAX || r->keys.n > ASK_TOKENS_MAX))
         return refuse(ret, TERN_INVALID,
-                      "peers are asked about 1,024 keys at a time, and 65,536 tokens");
+                      "peers are asked for at most 1,024 keys and 65,536 tokens at a time");
     if (r->what == BLOCKS_ASK && n > 0 &&
         may_ask(c, (struct tenant_peer){call->engine->tenant, r->host}))
         return blocks_ask(c, out, call, p, ret);

@@ -6,24 +6,25 @@
 /* Why a fetch ends as BUSY: X(NAME, text). Each text names what to wait for. QUEUE: no request was
  * sent to the peer. */
 #define PULL_BUSY_TABLE(X)                                                                         \
-    X(QUEUE, "the peer is busy, and earlier fetches from it wait before this one: fetch again "    \
-             "after retry_ms")                                                                     \
-    X(SOURCE, "the peer serves as many transfers as it may (its limits.serves); what was "         \
-              "published before stays: fetch again after retry_ms")                                \
-    X(LAYOUTS, "transfers are resharded between as many pairs of layouts as may be at a time; "    \
-               "what was published before stays: fetch again after retry_ms")                      \
-    X(RETIRES, "releases that wait for a step ran out here (limits.retires); what was published "  \
-               "before stays: let a step pass, and fetch again")                                   \
-    X(NODES, "prefix nodes ran out here (limits.nodes); what was published before stays: close "   \
-             "sessions, or raise it, and fetch again")                                             \
-    X(BLOB, "there is no room here for what was handed over with the ticket "                      \
-            "(limits.token_blocks): close sessions, or raise it, and fetch again")                 \
-    X(ROOM, "more has to be evicted, copied to the host or given back first than one step does: "  \
-            "fetch again in a moment, it goes on")                                                 \
-    X(STORES, "what could make way here is being stored on the disk first: fetch again in a "      \
-              "moment")                                                                            \
-    X(STATE, "the STATE of these tokens that is here waits for another engine's step, or has "     \
-             "gone meanwhile: fetch again in a moment")
+    X(QUEUE, "the peer is busy and earlier fetches wait for it: fetch again after retry_ms")       \
+    X(SOURCE, "the peer already serves limits.serves transfers; the tokens published so far "      \
+              "stay: fetch again after retry_ms")                                                  \
+    X(LAYOUTS, "the maximum number of layout pairs is being resharded; the tokens published so "   \
+               "far stay: fetch again after retry_ms")                                             \
+    X(RETIRES,                                                                                     \
+      "this daemon has no free record for a release that waits for a step (limits.retires); the "  \
+      "tokens published so far stay: fetch again when a step has passed")                          \
+    X(NODES, "this daemon has no free prefix node (limits.nodes); the tokens published so far "    \
+             "stay: close sessions or raise limits.nodes, then fetch again")                       \
+    X(BLOB,                                                                                        \
+      "this daemon has no room for the tokens behind the ticket's committed length "               \
+      "(limits.token_blocks): close sessions or raise limits.token_blocks, then fetch again")      \
+    X(ROOM, "pages must be evicted, copied to the host or released first, more than one step "     \
+            "may: fetch again in a moment, which continues the work")                              \
+    X(STORES, "the pages that could be evicted are being stored on the disk first: fetch again "   \
+              "in a moment")                                                                       \
+    X(STATE, "the STATE of these tokens waits for another engine's step or was just freed: fetch " \
+             "again in a moment")
 
 enum pull_busy {
 #define X(name, text) PULL_BUSY_##name,
@@ -33,40 +34,41 @@ enum pull_busy {
 
 /* Why an operation that needs pages is BUSY. */
 #define MAKING_ROOM                                                                                \
-    "more has to be evicted, copied to the host or given back first than one step does: repeat "   \
-    "in a moment, it goes on"
+    "pages must be evicted, copied to the host or released first, more than one step may: retry "  \
+    "in a moment, which continues the work"
 
-#define STORED_FIRST "what could make way is being stored on the disk first: repeat in a moment"
+#define STORED_FIRST                                                                               \
+    "the pages that could be evicted are being stored on the disk first: retry in a moment"
 
-#define RELEASING                                                                                  \
-    "the pages that this session gave up are still being given back: repeat it in a moment"
+#define RELEASING "the daemon is still releasing pages of this session: retry in a moment"
 
 #define SPARES_TOO_MANY                                                                            \
-    "the session has many pages beyond what is written: Rewind it to its written length first"
+    "the session has too many pages beyond its written length: Rewind it to that length first"
 
-#define PEER_HEARS_RESETS "the peer is being told of resets: fetch again in a moment"
+#define PEER_HEARS_RESETS "a reset is being sent to the peer: fetch again in a moment"
 
-#define STORE_TIME_OVER "its time was over: the daemon is about to end"
+#define STORE_TIME_OVER "the store timed out because the daemon is about to exit"
 
 /* Loads from the host tier, in addition to records and room. */
-#define LOAD_AWAITS_COMMIT "a commit of that prefix waits for its step: repeat in a moment"
-#define LOAD_AWAITS_COPY   "a copy of that prefix to the host is under way: repeat in a moment"
-#define LOAD_COPY_FAILED   "a copy from host memory failed: repeat it"
+#define LOAD_AWAITS_COMMIT "a commit of that prefix waits for its step: retry in a moment"
+#define LOAD_AWAITS_COPY   "that prefix is being copied to the host: retry in a moment"
+#define LOAD_COPY_FAILED   "a copy from the host tier failed: retry"
 /* CORRUPT. */
-#define LOAD_CORRUPT "the host's copy does not agree with its checksums: Abort, and compute it anew"
+#define LOAD_CORRUPT                                                                               \
+    "the host's copy does not match its checksums: Abort, and compute the tokens again"
 
 /* Why a ticket cannot be fetched now: X(NAME, text). The wire carries numbers, so append. */
 #define TICKET_BUSY_TABLE(X)                                                                       \
-    X(UNSAID, "its source says that another fetch takes the ticket, that its session still runs "  \
-              "and has committed nothing or has not matched these tokens, or that the step that "  \
-              "writes its pages has not passed: fetch again in a moment, or follow it")            \
-    X(SERVES, "the ticket's daemon serves as many transfers as it may (its limits.serves): fetch " \
-              "again after retry_ms")                                                              \
-    X(TAKEN, "another fetch takes the ticket: if that fails, fetch again")                         \
+    X(UNSAID, "the ticket's daemon cannot serve it yet: another fetch uses it, its session still " \
+              "runs without committed or matching tokens, or the step that writes its pages has "  \
+              "not passed: fetch again in a moment, or with follow")                               \
+    X(SERVES,                                                                                      \
+      "the ticket's daemon already serves limits.serves transfers: fetch again after retry_ms")    \
+    X(TAKEN, "another fetch is using the ticket: fetch again if that one fails")                   \
     X(STEP, "the step that writes the ticket's pages has not passed: fetch again in a moment")     \
-    X(SUMS, "the checksums of the ticket's pages are being made: fetch again in a moment")         \
-    X(RUNS, "the ticket's session still runs, and has committed nothing: fetch it when it was "    \
-            "handed over, or from another host follow it")                                         \
+    X(SUMS, "the checksums of the ticket's pages are being computed: fetch again in a moment")     \
+    X(RUNS, "the ticket's session still runs and has committed nothing: fetch after its Handoff, " \
+            "or from another host with follow")                                                    \
     X(UNMATCHED, "the ticket's session has not matched these tokens yet: fetch again in a moment")
 
 enum ticket_busy {
@@ -78,7 +80,7 @@ enum ticket_busy {
 
 /* The text's numbers: committed tokens, and tokens of the session's list. */
 #define TICKET_STILL_RUNS                                                                          \
-    "the ticket's session still runs, with # of its # tokens committed: fetch it when it was "     \
-    "handed over, or from another host follow it"
+    "the ticket's session still runs, with # of its # tokens committed: fetch after its Handoff, " \
+    "or from another host with follow"
 
 #endif

@@ -52,7 +52,8 @@ enum tern_err request_evict(struct core *c, struct actions *out, struct call *ca
 
     (void)out;
     if (r->pool.slot != NONE && !pool_find(c, r->pool))
-        return refuse(ret, TERN_GONE, "no such pool: it was closed; look at the list of pools");
+        return refuse(ret, TERN_GONE,
+                      "no such pool: it was closed; `ternctl pools` lists the others");
     for (uint32_t i = 0; i < EVICTIONS_MAX && !e; i++)
         e = c->eviction[i].on ? NULL : &c->eviction[i];
     if (!e)

@@ -93,7 +93,7 @@ enum tern_err request_drain(struct core *c, struct actions *out, struct call *ca
 
 static enum tern_err pin_check(const struct core *c, const struct req_pin *r, struct reply *ret)
 {
-    static const char gone[] = "no such node: it is gone, look at the tree again";
+    static const char gone[] = "no such node: it was evicted; `ternctl tree` lists the nodes";
     const struct node *n;
 
     if (r->node.slot >= c->limits.nodes)
@@ -102,12 +102,12 @@ static enum tern_err pin_check(const struct core *c, const struct req_pin *r, st
     if (!n->used || n->gen != r->node.gen || n->depth == 0)
         return refuse(ret, TERN_GONE, gone);
     if (!r->on && n->refs[REF_ADMIN] == 0)
-        return refuse(ret, TERN_CONFLICT, "the node has no pin of an operator: nothing to take");
+        return refuse(ret, TERN_CONFLICT, "no operator has pinned the node: no pin to remove");
     if (r->on && node_pool(c, n)->state != POOL_OPEN)
         return refuse(ret, TERN_GONE, "the node's pool is being closed: it cannot be pinned");
     if (r->on && (!node_on_device(n) || !node_visible(n)))
         return refuse(ret, TERN_INVALID,
-                      "the node is not on the device now: what is on the host alone is not pinned");
+                      "the node is on the host tier alone: only nodes on the device can be pinned");
     return TERN_OK;
 }
 
@@ -178,7 +178,7 @@ static enum tern_err call_resolve(const struct core *c, struct call *call, struc
     enum tern_err err;
 
     if (asker == ASKER_OPERATOR && !call->conn->admin)
-        return refuse(ret, TERN_DENIED, "this is for the operator: send it to the admin socket");
+        return refuse(ret, TERN_DENIED, "only operators may do this: use the admin socket");
     if (asker == ASKER_ANY || asker == ASKER_OPERATOR)
         return TERN_OK;
     TRY(engine_of_conn(c, call->conn, &call->engine, ret));
@@ -222,7 +222,7 @@ static void answer(struct core *c, struct actions *out, struct call *call, struc
     ret->trace_id = req->trace_id;
     ret->text = "";
     if (req->op >= OP_COUNT || !requests[req->op].answer) {
-        ret->err = refuse(ret, TERN_UNSUPPORTED, "this build does not know that request");
+        ret->err = refuse(ret, TERN_UNSUPPORTED, "this daemon does not know that request");
         return;
     }
     ret->err = call_resolve(c, call, ret);

@@ -26,7 +26,7 @@ logged() { # ACT RESULT-PATTERN
 # ---- a session in use by its engine stays; one that is away is closed, and its engine gets GONE
 USED=$("$CTL" sessions --engine holder --json | value "j['sessions'][0]['session']")
 GONE=$("$CTL" sessions --json | value "[s['session'] for s in j['sessions'] if s['state'] == 'retracted'][0]")
-ends 1 "its engine uses it" "$CTL" session close "$USED"
+ends 1 "the session's engine uses it" "$CTL" session close "$USED"
 ends 0 "$GONE is closed; what it held is free" "$CTL" session close "$GONE"
 logged session-close "free behind step"
 ends 1 "no such session" "$CTL" session close "$GONE"
@@ -38,7 +38,7 @@ json "$("$CTL" sessions --json)" "len(j['sessions']) == 3 and '$GONE' not in [s[
 # ---- a pool that is mapped stays
 POOL=$("$CTL" pools --engine holder --json | value "j['pools'][0]['pool']")
 HOST=$("$CTL" pools --json | value "[p['pool'] for p in j['pools'] if p['tier'] == 'host'][0]")
-ends 1 "1 engines have mapped it, and 2 sessions are open in it" "$CTL" pool close "$POOL"
+ends 1 "1 engines have mapped the pool, and 2 sessions are open in it" "$CTL" pool close "$POOL"
 ends 1 "is the host tier of pool" "$CTL" pool close "$HOST"
 ends 1 "there is no 'zork'" "$CTL" pool close zork
 

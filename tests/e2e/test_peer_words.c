@@ -206,16 +206,16 @@ TEST(lengths_and_counts_of_a_source_have_bounds)
     m = none;
     m.handed = UINT32_MAX;
     m.err = TERN_INVALID;
-    ends_link(&m, "a length that no session can have");
+    ends_link(&m, "the message has a length above the longest session's");
     m = none;
     m.to = SESSION_TOKENS_MAX + 1;
-    ends_link(&m, "a length that no session can have");
+    ends_link(&m, "the message has a length above the longest session's");
     m = none;
     m.from = TOKENS;
-    ends_link(&m, "lengths that do not follow each other");
+    ends_link(&m, "the message's lengths are not in ascending order");
     m = none;
     m.until = UINT32_MAX;
-    ends_link(&m, "lengths that do not follow each other");
+    ends_link(&m, "the message's lengths are not in ascending order");
     m = none;
     m.n_runs = 1;
     m.runs = runs;
@@ -225,7 +225,7 @@ TEST(lengths_and_counts_of_a_source_have_bounds)
     m = none;
     m.kind = PEER_PULL_MORE;
     m.err = TERN_INTERNAL;
-    ends_link(&m, "an error in a message that carries none");
+    ends_link(&m, "the message has an error, and its kind allows none");
     m = none;
     m.kind = PEER_PULL_OPEN; /* only the puller sends that */
     m.to = 0;

@@ -246,7 +246,8 @@ static enum tern_err back_to(tern_session s, uint32_t length, struct tern_record
     make_lists();
     err = tern_records_rollback(own.m, turn, tokens, length, TERN_STEP_NONE, RIG_WAIT_MS, ret);
     if (err == TERN_INVALID)
-        assert_non_null(strstr(tern_error_text(own.t), "further back than the session keeps"));
+        assert_non_null(
+            strstr(tern_error_text(own.t), "goes behind the records whose blobs are kept"));
     ended(&own, turn);
     return err;
 }
@@ -381,7 +382,7 @@ TEST(a_repeated_put_or_append_stores_nothing_twice)
 
     assert_ok(own.t, append(&own, turn, 0, TURN_TOKENS, &r));
     assert_err(TERN_INVALID, tern_record_put(own.m, turn, RIG_WAIT_MS, &r));
-    assert_non_null(strstr(tern_error_text(own.t), "nothing is prepared"));
+    assert_non_null(strstr(tern_error_text(own.t), "no record is prepared"));
     assert_err(TERN_CONFLICT, append(&own, turn, 0, TURN_TOKENS, &r));
     assert_ok(own.t, tern_record_get(own.m, turn, 0, NULL, 0, RIG_WAIT_MS, &n, &records));
     assert_int_equal(records, 1);
@@ -420,7 +421,7 @@ TEST(records_belong_to_a_turn)
     assert_int_equal(r.records, 0);
     assert_err(TERN_MALFORMED,
                tern_record_prepare(own.m, begun(&own, s), 5, 4, NULL, 0, RIG_WAIT_MS, &at));
-    assert_non_null(strstr(tern_error_text(own.t), "or none has one"));
+    assert_non_null(strstr(tern_error_text(own.t), "or none at all"));
 }
 
 /* ---- their memory ---- */

@@ -187,7 +187,7 @@ json "$TREE" "sorted(set((n['tier'], n['depth'] > 512) for n in j['tree'])) == [
 json "$TREE" "sum(n['tier'] == 'host' for n in j['tree']) == 8 and sum(n['pages'] for n in j['tree']) == 24"
 json "$TREE" "[(h['kind'], n['refs']['admin']) for n in j['tree'] for h in n['holders'] if n['id'] == '$FREE_NODE'] == [('admin', 2)]"
 ends 0 "admin x2 [0-9]" "$CTL" tree
-wrong 1 "not on the device\|device" "$CTL" pin "$AWAY_NODE"
+wrong 1 "on the host tier alone\|device" "$CTL" pin "$AWAY_NODE"
 wrong 1 "gone\|stale" "$CTL" pin 7777777700000001
 wrong 2 "'zork' is no node" "$CTL" pin zork
 "$CTL" unpin "$FREE_NODE" >/dev/null

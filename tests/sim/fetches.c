@@ -325,7 +325,7 @@ void fetch_marks(struct sim *w, uint32_t d, const struct session *s, const struc
     case TERN_CORRUPT: MARK(fetch_corrupt_fatal); break;
     case TERN_PEER_LOST: MARK(fetch_peer_lost); break;
     case TERN_BUSY:
-        if (r->text && strstr(r->text, "never fits")) { /* QUOTA of records, see full_for_ever */
+        if (r->text && strstr(r->text, "can never fit")) { /* QUOTA of records, see full_for_ever */
             EXPECT(!w->ample, "false_never", "%s", r->text);
             break;
         }

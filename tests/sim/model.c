@@ -603,7 +603,7 @@ bool check_never(struct sim *w, uint32_t d, uint32_t pool, const struct op_resul
 
     if (r->err != TERN_QUOTA) {
         EXPECT(!never ||
-                   (r->err == TERN_BUSY && (!r->text || !strstr(r->text, "has to be evicted"))) ||
+                   (r->err == TERN_BUSY && (!r->text || !strstr(r->text, "must be evicted"))) ||
                    (r->err != TERN_BUSY && r->err != TERN_POOL_EXHAUSTED && r->err != TERN_OK),
                "never_fits", "err %u, and needs %u/%u of %u granules", r->err, all[0], all[1],
                w->d[d].pool[pool].granules);

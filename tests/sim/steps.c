@@ -264,7 +264,7 @@ static void check_extend_busy(struct sim *w, uint32_t d, const struct session *s
         MARK(extend_waits_for_copies);
         return;
     }
-    if (w->d[d].njobs > 0 && (!text || strstr(text, "has to be evicted")))
+    if (w->d[d].njobs > 0 && (!text || strstr(text, "must be evicted")))
         return; /* pages of a job become available by themselves */
     EXPECT(op->tokens.n > 0, "extend_busy", "BUSY for an extend without tokens: %s",
            text ? text : "");

@@ -24,7 +24,7 @@ def compute(d: Daemon) -> tern.Stored:
             with engine.step() as step:
                 write(pool, s, 0, len(PROMPT))
                 s.commit(len(PROMPT), step=step)
-            with pytest.raises(tern.Invalid, match="only what is committed is stored"):
+            with pytest.raises(tern.Invalid, match="only committed tokens are stored"):
                 s.store(len(PROMPT) + PAGE)
             assert s.store(3 * PAGE + 1).depth == 3 * PAGE
             s.store()
@@ -57,7 +57,7 @@ def test_requests_go_on_beside_a_store(with_disk: Daemon) -> None:
                 first = await asyncio.wait_for(stored, 10)
                 assert first.depth == 3 * PAGE and first.written >= 3 * KV.page_bytes
                 assert await aio.store(s, 3 * PAGE) == tern.Stored(3 * PAGE, 0)
-                with pytest.raises(tern.Invalid, match="only what is committed is stored"):
+                with pytest.raises(tern.Invalid, match="only committed tokens are stored"):
                     await aio.store(s, len(PROMPT) + PAGE)
             aio.close()
 

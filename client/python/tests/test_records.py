@@ -85,7 +85,7 @@ def test_rollback_goes_to_what_the_list_begins_with(pool: tern.Pool) -> None:
             told = turn.rollback([*range(2 * TURN), 7, 7], step=tern.STEP_NONE)
             assert (told.length, told.records) == (2 * TURN, 2)
             assert list(turn.records()[1].blobs) == ["hidden"]
-            with pytest.raises(tern.Invalid, match="further back"):
+            with pytest.raises(tern.Invalid, match="goes behind the records"):
                 turn.rollback(range(TURN), step=tern.STEP_NONE)
             assert turn.rollback(range(2 * TURN), step=tern.STEP_NONE).records == 2
             assert turn.append_record([*range(2 * TURN), 7], [-0.5]).records == 3
@@ -133,7 +133,7 @@ def test_what_is_no_record_is_named(pool: tern.Pool) -> None:
                 turn.append_record([1, 2], [0.0, -1e300])
             with pytest.raises(tern.Malformed, match="token 1 of the list is 2.31 or more"):
                 turn.append_record([1, 2**31])
-            with pytest.raises(tern.Malformed, match="or none has one"):
+            with pytest.raises(tern.Malformed, match="or none at all"):
                 turn.append_record(range(TURN), [0.0])
             with pytest.raises(tern.Invalid, match="not of shape"):
                 turn.append_record(range(2), np.zeros((2, 1)))
@@ -143,7 +143,7 @@ def test_what_is_no_record_is_named(pool: tern.Pool) -> None:
                 turn.append_record(range(2), blobs={"a": 7})
             with pytest.raises(tern.Invalid, match="1 to 31 bytes"):
                 turn.append_record(range(2), blobs={"a" * 32: b"x"})
-            with pytest.raises(tern.Quota, match="record memory has no room"):
+            with pytest.raises(tern.Quota, match="record memory has too little room"):
                 turn.append_record(range(2), blobs={"a": bytes(5 << 20)})
             assert turn.append_record(range(2), blobs={"a": b"abc", "b": hidden(2)[:, ::2]}).records == 1
             (only,) = turn.records()

@@ -8,12 +8,13 @@
 enum holder { HOLDER_TENANT, HOLDER_TENANT_MEMORY, HOLDER_TENANT_PEER, HOLDER_TENANT_SOURCE };
 
 #define TEXT(records, limit, wait)                                                                 \
-    "this tenant's share of the " records " and the common rest are in use: " wait                 \
+    "this tenant's share of the " records " and the common rest are all in use: " wait             \
     ", or raise limits." limit
 
 #define NEVER(records, limit)                                                                      \
-    "it never fits: # " records " would be needed at once, and this tenant's share of them and "   \
-    "the common rest come to #: ask for less, or raise limits." limit
+    "this request can never fit: it needs # " records                                              \
+    " at once, and this tenant's share and the common rest have # together: ask for less, or "     \
+    "raise limits." limit
 
 static const struct {
     size_t limit_at; /* in struct core_limits */

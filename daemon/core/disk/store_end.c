@@ -10,14 +10,15 @@ static const char *end_text(enum tern_err err)
     switch (err) {
     case TERN_OK: return "";
     case TERN_GONE:
-        return "the prefix left memory, or its namespace was reset, before it was written: compute "
-               "it, and store it again";
+        return "the prefix was evicted, or its namespace reset, before it was stored: compute it "
+               "and retry";
     case TERN_POOL_EXHAUSTED:
-        return "the disk is full: free some of it, or lower spill.bytes; serving goes on";
-    case TERN_CORRUPT:
-        return "a page in memory does not agree with its checksum: nothing of it was stored";
+        return "the disk is full, and serving continues: free space on it, or lower spill.bytes";
+    case TERN_CORRUPT: return "a page in memory does not match its checksum: nothing was stored";
     case TERN_BUSY: return STORE_TIME_OVER;
-    default: return "the disk could not write it: the daemon's log says why; serving goes on";
+    default:
+        return "the disk could not be written, and serving continues: the daemon's log has the "
+               "cause";
     }
 }
 

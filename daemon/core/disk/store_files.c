@@ -284,8 +284,7 @@ static bool put_entry(struct core *c, struct filling *f)
 
 #define STORE_LACKS(what, limit)                                                                   \
     "the prefix needs # " what                                                                     \
-    " of the disk, and this tenant can have # at most: store a shorter "                           \
-    "one, or raise " limit
+    " on the disk, and this tenant can have # at most: store a shorter prefix, or raise " limit
 
 /* Returns the tenant's records of a table, plus those that it could still take. */
 static uint32_t could_have(const struct core *c, enum share_table table, uint32_t tenant)
@@ -314,7 +313,7 @@ static bool could_fit(const struct core *c, const struct disk_store *s, struct m
                                  {keys, could_have(c, SHARE_DISK_KEYS, s->tenant)}}};
 
     m->why =
-        (struct reason){STORE_LACKS("bytes", "the tenant's spill_bytes, or end what may not go"),
+        (struct reason){STORE_LACKS("bytes", "spill_bytes, or wait until fetches release entries"),
                         {m->total + m->total / 100, t->config.disk_bytes}};
     if (!store_fits(t->config.disk_bytes, m->total))
         return false;

@@ -131,12 +131,12 @@ static enum tern_err ticket_source(const struct core *c, const struct ticket *t,
         return TERN_OK;
     }
     if (restarted || up == c->members)
-        return refuse(ret, TERN_GONE,
-                      "the daemon that gave the ticket was restarted, or is no peer of this one");
-    return refuse(
-        ret, TERN_PEER_LOST,
-        "no peer that is connected gave the ticket, and not all are connected; the daemon "
-        "keeps trying");
+        return refuse(
+            ret, TERN_GONE,
+            "the daemon that issued the ticket was restarted, or is not a peer of this daemon");
+    return refuse(ret, TERN_PEER_LOST,
+                  "no connected peer issued the ticket, and some peers are not connected; the "
+                  "daemon keeps trying");
 }
 
 /* Y2: true if only the ticket's blob is fetched, since all its tokens are written here. A followed
@@ -156,7 +156,7 @@ static enum tern_err any_check(const struct core *c, const struct engine *e,
 
     if (r->at_least > 0)
         return refuse(ret, TERN_INVALID,
-                      "at_least waits for one source: name the peer, or fetch what others have");
+                      "at_least waits for one source: name the peer, or leave out at_least");
     if (!nobody && share_room(c, SHARE_ASKS, e->tenant) == 0)
         return refuse(ret, TERN_BUSY, share_refused(SHARE_ASKS));
     while (peer != NONE && !pull_may_begin(c, pull_holder(c, e, peer), r->prefetch))
@@ -364,9 +364,9 @@ enum tern_err fetch_at_once(const struct core *c, const struct session *s, uint3
     return pages <= STEP_TABLE_MAX && chunks <= STEP_TABLE_MAX
                ? TERN_OK
                : refuse_numbers(ret, TERN_UNSUPPORTED,
-                                "so long a table does not move: it has # chunks and # pages, of "
-                                "131,072 each at most; fetch less of it (depth), or open the pool "
-                                "with larger pages",
+                                "the session's table is too long to fetch: it has # chunks and # "
+                                "pages, and at most 131,072 of each are allowed; fetch less "
+                                "(depth), or open the pool with larger pages",
                                 (const uint64_t[REPLY_NUMBERS]){chunks, pages});
 }
 
@@ -374,19 +374,18 @@ enum tern_err fetch_ticket_fits(const struct core *c, const struct session *s,
                                 const struct req_fetch *r, struct reply *ret)
 {
     if (r->ticket.id.gen == 0)
-        return r->follow ? refuse(ret, TERN_INVALID,
-                                  "only a ticket can be followed: name one, or at_least")
-                         : TERN_OK;
+        return r->follow
+                   ? refuse(ret, TERN_INVALID, "follow needs a ticket: name one, or use at_least")
+                   : TERN_OK;
     if (space_at(c, s->space)->reset)
-        return refuse(ret, TERN_GONE, "the namespace was reset: compute the tokens");
+        return refuse(ret, TERN_GONE, "the namespace was reset: compute the tokens again");
     if (r->depth != 0 || r->at_least != 0)
         return refuse(ret, TERN_INVALID,
-                      "a ticket is fetched whole: depth and at_least have no place beside it");
+                      "a ticket is always fetched whole: leave out depth and at_least");
     return s->tokens.end > 0 ? TERN_OK
                              : refuse(ret, TERN_INVALID,
-                                      "the session's list has to have just the ticket's tokens: "
-                                      "Match them, and Extend by what is behind them after the "
-                                      "fetch");
+                                      "the session's tokens must be exactly the ticket's: Match "
+                                      "those, and Extend by further tokens after the fetch");
 }
 
 struct pull *fetch_begin(struct core *c, struct call *call, uint32_t link)
@@ -431,7 +430,7 @@ enum tern_err fetch_from_peer(struct core *c, struct actions *out, struct call *
         to -= to % session_pool(c, s)->align;
     TRY(at_least_fits(s, r, to, ret));
     if (space_at(c, s->space)->reset && r->at_least > s->written)
-        return refuse(ret, TERN_GONE, "the namespace was reset: compute the tokens");
+        return refuse(ret, TERN_GONE, "the namespace was reset: compute the tokens again");
     if (r->ticket.id.gen == 0 && (to <= s->written || space_at(c, s->space)->reset))
         return TERN_OK; /* all resident; or the peer has only the namespace's new content */
     if (peer == NONE)
@@ -440,7 +439,7 @@ enum tern_err fetch_from_peer(struct core *c, struct actions *out, struct call *
     c->visits += 2 * to / session_pool(c, s)->align;
     if (!pieces_fit(c, s, to))
         return refuse(ret, TERN_INVALID,
-                      "a chunk has more than 1,024 extra keys: a fetch cannot ask for it");
+                      "a chunk has more than 1,024 extra keys: a fetch cannot request it");
     p = fetch_begin(c, call, peer);
     /* Y2: a session that has all tokens fetches no page, whoever computed them. */
     if (s->written >= to)

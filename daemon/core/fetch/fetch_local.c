@@ -42,12 +42,12 @@ static enum tern_err find(const struct core *c, const struct call *call, struct 
         return refuse(ret, err, TICKET_GONE);
     if ((*ret_from)->pool != call->session->pool)
         return refuse(ret, TERN_UNSUPPORTED,
-                      "the ticket's pages lie in another pool of this daemon: they come where this "
-                      "daemon is among its own `peers`, by its own name, and that link is up");
+                      "the ticket's pages lie in another pool of this daemon: list this daemon "
+                      "among its own `peers`, under its own name, and fetch when that link is up");
     if ((*ret_from)->ticket_state == TICKET_PROMISED && call->req->fetch.follow)
         return refuse(ret, TERN_UNSUPPORTED,
-                      "this very daemon gave the ticket, and its session still runs: Match finds "
-                      "what it has committed; fetch the ticket when it was handed over");
+                      "this daemon issued the ticket and its session still runs: Match its "
+                      "committed tokens, or fetch the ticket after its Handoff");
     err = handed_ready(c, *ret_from, &why);
     if (err == TERN_BUSY)
         ret->fetch.retry_ms = c->limits.busy_retry_ms;

@@ -208,13 +208,12 @@ static const char *ticket_text(const struct pull *p)
 {
     switch (p->err) {
     case TERN_GONE:
-        return "the fetch was cancelled, or the ticket is gone: it was fetched or dropped, its "
-               "time was over, its session ended before it was handed over, its namespace was "
-               "reset, or the source gave its pages up; what was published stays: compute the "
-               "rest";
+        return "the fetch was cancelled or the ticket is gone: fetched, dropped or expired, or its "
+               "session ended before the Handoff, its namespace was reset or the source released "
+               "its pages; the tokens published so far stay: compute the rest";
     case TERN_DENIED:
-        return "the source gave this tenant no such ticket: show the text of the hand-over as it "
-               "was answered, as an engine of the same tenant";
+        return "the source issued no such ticket to this tenant: pass the unchanged text of the "
+               "Handoff's answer, from an engine of the same tenant";
     case TERN_INVALID: return p->said > 0 ? TICKET_OTHER_TOKEN : TICKET_OTHER_TOKENS;
     case TERN_BUSY: return ticket_busy_text(p->said);
     default: return NULL;
@@ -236,32 +235,31 @@ static const char *end_text(enum tern_err err)
 {
     switch (err) {
     case TERN_GONE:
-        return "the fetch was cancelled, its namespace was reset, or the source gave its pages up; "
-               "what was published before stays: compute the rest";
+        return "the fetch was cancelled, its namespace was reset, or the source released its "
+               "pages; the tokens published so far stay: compute the rest";
     case TERN_PEER_LOST:
-        return "the connection to the peer ended; what was published before stays: fetch again";
+        return "the connection to the peer ended; the tokens published so far stay: fetch again";
     case TERN_TIMED_OUT:
-        return "the transfer's deadline passed, or the source did not publish at_least tokens in "
-               "time; what came before stays: fetch again";
+        return "the transfer timed out, or the source did not publish at_least tokens in time; the "
+               "tokens that arrived stay: fetch again";
     case TERN_CORRUPT:
-        return "a page arrived twice with bytes that do not match its checksum; nothing of it was "
+        return "a page arrived twice with bytes that do not match its checksum, and was not "
                "published";
     case TERN_POOL_EXHAUSTED:
-        return "the pool has not that many free pages: close or retract sessions, and fetch again";
+        return "the pool has too few free pages: close or retract sessions, and fetch again";
     case TERN_UNSUPPORTED:
-        return "the peer has these tokens in a pool of another layout: compute them, or open pools "
-               "of one layout on both hosts, or declare the fields of their pages, alike in both, "
-               "and one align_tokens";
+        return "the peer has these tokens in a pool of another layout: compute them, open pools of "
+               "one layout on both hosts, or declare the same fields of pages and the same "
+               "align_tokens in both";
     case TERN_DENIED:
-        return "the peer does not give this host the tenant: it has to have a tenant of that name, "
-               "and list it in `tenants` of this host's entry in its `peers`";
+        return "the peer denies this host the tenant: configure a tenant of that name at the peer, "
+               "and list it in `tenants` of this host's entry in the peer's `peers`";
     case TERN_DISK:
-        return "the disk could not be read: the daemon's log says why; what came before stays, "
-               "compute the rest";
+        return "the disk could not be read, and the daemon's log has the cause; the tokens that "
+               "arrived stay: compute the rest";
     case TERN_OK: return "";
     default:
-        return "the peer did not accept the request; what was published before stays: compute the "
-               "rest";
+        return "the peer rejected the request; the tokens published so far stay: compute the rest";
     }
 }
 
@@ -275,8 +273,8 @@ static void answer(struct core *c, struct actions *out, struct pull *p,
     const char *text = p->ticket.id.gen != 0 ? ticket_text(p) : NULL;
 
     if (p->chunk != NONE && p->err == TERN_CORRUPT)
-        text = "what lies on the disk is not what was stored, or its file is gone: it is not "
-               "offered again; what came before stays, compute the rest";
+        text = "a file of the disk tier is damaged or gone, and its extent is dropped; the tokens "
+               "that arrived stay: compute the rest";
     if (shortage)
         p->busy = shortage->storing ? PULL_BUSY_STORES : PULL_BUSY_ROOM;
     if (p->err == TERN_BUSY && (!text || p->busy != PULL_BUSY_SOURCE))
@@ -749,8 +747,8 @@ enum tern_err fetch_from_disk(struct core *c, struct actions *out, struct call *
     most = chunk == NONE ? 0 : disk_chunk_at(c, chunk)->depth;
     if (r->at_least > most && r->at_least > s->written)
         return refuse_numbers(ret, TERN_INVALID,
-                              "the disk has fewer tokens than at_least, which is #: Match says in "
-                              "disk_depth how many; a fetch would bring #",
+                              "at_least is #, and the disk has fewer tokens (Match returns their "
+                              "number in disk_depth); a fetch would return #",
                               (const uint64_t[REPLY_NUMBERS]){r->at_least, most});
     if (most <= s->written)
         return TERN_OK; /* the disk has no more */

@@ -96,8 +96,8 @@ enum tern_err fetch_wait(struct core *c, struct actions *out, struct call *call,
     ret->fetch_wait.tokens = s->tokens.end;
     if (!p && !s->fetched)
         return refuse(ret, TERN_INVALID,
-                      "no fetch of this session was begun since its last Match: there is nothing "
-                      "to wait for; one that was refused at once says why in its own answer");
+                      "this session began no fetch since its last Match, so there is nothing to "
+                      "wait for: see the answer to the Fetch, which may have refused it");
     if (!p)
         return TERN_OK;
     if (!runs_fit(c, out, p))
@@ -111,7 +111,7 @@ enum tern_err fetch_wait(struct core *c, struct actions *out, struct call *call,
     }
     if (p->wait_conn != NONE)
         answer(out, p, TERN_CONFLICT,
-               "a later wait for this fetch took its place: one at a time waits");
+               "a later wait for this fetch replaced this one: only one may wait at a time");
     p->wait_above = r->above;
     if (s->written > r->above) {
         if (!p->tail)
@@ -154,7 +154,7 @@ void fetch_wait_end(struct core *c, struct actions *out, struct pull *p)
     if (p->wait_conn == NONE)
         return;
     r = answer(out, p, s ? TERN_OK : TERN_GONE,
-               s ? "" : "the session was closed or aborted: nothing is waited for");
+               s ? "" : "the session was closed or aborted, which ended the wait");
     if (!s)
         return;
     r->fetch_wait.lengths = session_lengths(s);

@@ -45,8 +45,8 @@ uint32_t page_take(struct core *c, struct pool *p, uint32_t group, enum page_sta
 
 /* The numbers: checksums of a page, and how many are configured. */
 #define PAGE_SUMS_EXCEED                                                                           \
-    "a page of a group has # checksums, its units times the engine's ranks, and "                  \
-    "limits.sums_per_page is #: declare fewer units, or raise it in the daemon's configuration"
+    "a page of a group has # checksums (its units times the engine's ranks), and "                 \
+    "limits.sums_per_page is #: declare fewer units, or raise limits.sums_per_page"
 
 enum tern_err layout_check(const struct core *c, const struct req_pool_open *req,
                            struct reply *ret);

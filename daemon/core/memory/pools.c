@@ -53,9 +53,9 @@ static enum tern_err family_check(const struct group_layout *g, struct reply *re
                       "the family of a group is HISTORY, WINDOW or RECURRENT");
     if (window != (g->window > 0) || window != (g->reserve > 0) || g->window > SESSION_TOKENS_MAX ||
         g->reserve > SESSION_TOKENS_MAX)
-        return refuse(
-            ret, TERN_INVALID,
-            "a WINDOW group has a window and a reserve of 1 to 4,194,304 tokens, others have none");
+        return refuse(ret, TERN_INVALID,
+                      "a WINDOW group needs a window and a reserve of 1 to 4,194,304 tokens; other "
+                      "groups have neither");
     return TERN_OK;
 }
 
@@ -97,18 +97,17 @@ static enum tern_err align_refused(const struct req_pool_open *req, struct reply
 
     if (!least_align(req, &least) || least == 0)
         return refuse(ret, TERN_INVALID,
-                      "a pool has a HISTORY group, and the HISTORY groups' page_tokens have a "
-                      "common multiple of at most 16384");
+                      "a pool needs a HISTORY group, and the least common multiple of the HISTORY "
+                      "groups' page_tokens must be at most 16384");
     if (req->align_tokens > ALIGN_TOKENS_MAX || req->align_tokens % least != 0)
-        return refuse_numbers(
-            ret, TERN_INVALID,
-            "align_tokens is #, and has to be a multiple, up to 16384, of the # tokens that are "
-            "the least common multiple of the HISTORY groups' page_tokens",
-            (const uint64_t[REPLY_NUMBERS]){req->align_tokens, (uint32_t)least});
+        return refuse_numbers(ret, TERN_INVALID,
+                              "align_tokens is #, and must be at most 16384 and a multiple of #, "
+                              "the least common multiple of the HISTORY groups' page_tokens",
+                              (const uint64_t[REPLY_NUMBERS]){req->align_tokens, (uint32_t)least});
     chunk = req->align_tokens != 0 ? req->align_tokens : least;
     return refuse_numbers(ret, TERN_INVALID,
-                          "each group's page_tokens has to divide # tokens, which is align_tokens "
-                          "or what the HISTORY groups need",
+                          "each group's page_tokens must divide # tokens, which is align_tokens or "
+                          "the least common multiple of the HISTORY groups' page_tokens",
                           (const uint64_t[REPLY_NUMBERS]){(uint32_t)chunk});
 }
 
@@ -136,21 +135,21 @@ enum tern_err layout_check(const struct core *c, const struct req_pool_open *req
 
     if (req->ngroups == 0 || req->ngroups > c->limits.groups || req->supersede > SUPERSEDE_OFF)
         return refuse(ret, TERN_INVALID,
-                      "a pool has at least one group, and at most `limits.groups`: raise that, "
-                      "or give the pool fewer groups");
+                      "a pool has 1 to `limits.groups` groups: raise that, or give the pool fewer");
     for (uint32_t i = 0; i < req->ngroups; i++) {
         const struct group_layout *g = &req->group[i];
 
         TRY(family_check(g, ret));
         if (g->page_tokens == 0 || g->page_tokens > PAGE_TOKENS_MAX || g->page_bytes == 0 ||
             g->page_bytes % 8 != 0)
-            return refuse(ret, TERN_INVALID,
-                          "page_tokens is 1 to 4096; page_bytes is a multiple of 8, and not 0");
+            return refuse(
+                ret, TERN_INVALID,
+                "page_tokens must be 1 to 4096, and page_bytes a multiple of 8 that is not 0");
         if (g->page_bytes < c->limits.page_bytes_min)
             return refuse_numbers(
                 ret, TERN_INVALID,
                 "a page has # bytes, and the daemon's page_bytes_min is #: use larger pages, or "
-                "lower page_bytes_min in its configuration",
+                "lower page_bytes_min in the daemon's configuration",
                 (const uint64_t[REPLY_NUMBERS]){(uint32_t)g->page_bytes,
                                                 (uint32_t)c->limits.page_bytes_min});
         if (g->units == 0 || g->page_bytes % g->units != 0)
@@ -165,8 +164,8 @@ enum tern_err layout_check(const struct core *c, const struct req_pool_open *req
     if (!slab_of(req, req->bytes, &slab) ||
         (req->host_bytes && !slab_of(req, req->host_bytes, &slab)))
         return refuse_numbers(ret, TERN_INVALID,
-                              "bytes is # and host_bytes #: each (but a host_bytes of 0) is at "
-                              "least twice the least common multiple of the groups' page_bytes",
+                              "bytes is # and host_bytes #: each must be at least twice the least "
+                              "common multiple of the groups' page_bytes (host_bytes may be 0)",
                               (const uint64_t[REPLY_NUMBERS]){req->bytes, req->host_bytes});
     for (uint32_t i = 0; i < req->ngroups; i++)
         chunk += segment_of(&req->group[i], (uint32_t)align);
@@ -387,7 +386,7 @@ static enum tern_err carve(struct core *c, const struct engine *e, enum tier tie
     if (!range_find(c, e, tier, RANGE_PAGES, page_records(&fresh), c->limits.pages, &page_base) ||
         !range_find(c, e, tier, RANGE_SLABS, fresh.nslabs, c->limits.slabs, &slab_base))
         return refuse(ret, TERN_BUSY,
-                      "page or slab records are left, but not side by side: close a pool, or raise "
+                      "the free page or slab records are not contiguous: close a pool, or raise "
                       "limits.pages or limits.slabs");
     p = pool_at(c, slot);
     fresh.gen = gen_next(p->gen);

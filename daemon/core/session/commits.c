@@ -493,25 +493,24 @@ enum tern_err request_store(struct core *c, struct actions *out, struct call *ca
         return refuse(ret, TERN_UNSUPPORTED,
                       "the tenant has no part of the disk tier: set its spill_bytes");
     if (depth - depth % p->align > s->committed)
-        return refuse(ret, TERN_INVALID, "only what is committed is stored: commit it first");
+        return refuse(ret, TERN_INVALID, "only committed tokens are stored: commit them first");
     if (space_at(c, s->space)->reset)
-        return refuse(ret, TERN_GONE, "the namespace was reset: match again in a new session");
+        return refuse(ret, TERN_GONE, "the namespace was reset: Match again in a new session");
     if (depth == 0) {
         depth = disk_cold_depth(&c->limits, p, s->tokens.end);
         depth = depth < s->committed ? depth : s->committed;
     }
     w.node = disk_node_at(c, (struct disk_cut){s->node, depth});
     if (w.node == NONE)
-        return refuse_numbers(
-            ret, TERN_UNSUPPORTED,
-            "a prefix on the disk has at most 65,536 chunks, and needs STATE of at most 510 of "
-            "them: this one has #, and a window of its pool covers #: store a shorter one, or open "
-            "the pool with a larger align_tokens",
-            (const uint64_t[REPLY_NUMBERS]){depth / p->align, p->reach});
+        return refuse_numbers(ret, TERN_UNSUPPORTED,
+                              "a prefix on the disk has at most 65,536 chunks, of which its STATE "
+                              "may cover 510; this one has #, and a window of its pool covers #: "
+                              "store a shorter prefix, or open the pool with a larger align_tokens",
+                              (const uint64_t[REPLY_NUMBERS]){depth / p->align, p->reach});
     if (node_at(c, w.node)->depth == 0)
         return refuse(ret, TERN_INVALID,
-                      "the depth is less than a chunk, or nothing is committed from which a "
-                      "session could go on: commit a whole chunk first");
+                      "the depth is less than one chunk, or no resume point is committed: commit a "
+                      "whole chunk first");
     if (!disk_store_begin(c, &w))
         return refuse(ret, TERN_BUSY, share_refused(SHARE_DISK_STORES));
     s->disk_cold = 0; /* the caller named the anchor */

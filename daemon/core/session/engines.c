@@ -24,10 +24,9 @@ enum tern_err engine_of_conn(const struct core *c, const struct conn *cn,
         return refuse(ret, TERN_INVALID, "join an engine on this connection first");
     e = engine_at(c, cn->engine);
     if (e->state == ENGINE_DYING)
-        return refuse(
-            ret, TERN_GONE,
-            "a process of this engine died or left: restart the engine, its pages come back "
-            "when the last has gone");
+        return refuse(ret, TERN_GONE,
+                      "a process of this engine died or left: restart the engine; its pages are "
+                      "released when its last process has exited");
     if (e->state != ENGINE_LIVE)
         return refuse(ret, TERN_BUSY, "not every rank of the engine has joined yet");
     *ret_engine = e;
@@ -90,27 +89,28 @@ static enum tern_err join_check(const struct core *c, const struct conn *cn,
                                 const struct req_join *j, struct reply *ret)
 {
     if (cn->admin)
-        return refuse(ret, TERN_DENIED, "this is the admin socket: engines connect to a tenant's");
+        return refuse(ret, TERN_DENIED,
+                      "this is the admin socket: engines connect to a tenant's socket");
     if (j->world <= RANKS_MAX && j->world > tenant_at(c, cn->tenant)->config.regions)
         return refuse_numbers(
             ret, TERN_INVALID,
-            "the engine has # ranks, and the tenant # regions, one for each rank: "
+            "the engine has # ranks, and the tenant only # regions, of which each rank needs one: "
             "raise `regions` of the tenant, or join with a smaller world",
             (const uint64_t[REPLY_NUMBERS]){j->world, tenant_at(c, cn->tenant)->config.regions});
     if (j->world == 0 || j->world > RANKS_MAX ||
         (j->role != ROLE_SCHEDULER && j->rank >= j->world) || j->role > ROLE_BOTH ||
         j->name[0] == 0 || memchr(j->name, 0, ENGINE_NAME_MAX) == NULL)
         return refuse(ret, TERN_INVALID,
-                      "world is 1 to 64, rank is below world, and the name is not empty");
+                      "world must be 1 to 64, rank below world, and the name not empty");
     if (j->role != ROLE_SCHEDULER && j->device.named &&
         j->device.region >= tenant_at(c, cn->tenant)->config.regions)
         return refuse(ret, TERN_INVALID,
-                      "the tenant has no region on that device: name one of its `devices` in "
-                      "the daemon's configuration");
+                      "the tenant has no region on that device: name a device of the tenant's "
+                      "`devices` in the daemon's configuration");
     if (cn->engine != NONE && !same_seat(c, cn, j))
-        return refuse(ret, TERN_CONFLICT,
-                      "this connection has joined as another engine or rank already: one "
-                      "connection, one seat");
+        return refuse(
+            ret, TERN_CONFLICT,
+            "this connection has already joined as another engine or rank: use one for each rank");
     return TERN_OK;
 }
 
@@ -121,14 +121,14 @@ static enum tern_err region_check(const struct engine *e, const struct req_join 
 {
     if (e->joined > 0 && j->device.named != (e->devices_named == 1))
         return refuse(ret, TERN_CONFLICT,
-                      "either all ranks of an engine name their devices, or none does");
+                      "only some ranks of the engine name their devices: all must, or none");
     if (e->procs[j->rank].alive)
         return e->region[j->rank] == region
                    ? TERN_OK
-                   : refuse(ret, TERN_CONFLICT, "this rank has joined on another device already");
+                   : refuse(ret, TERN_CONFLICT, "this rank has already joined on another device");
     if (e->region_set >> region & 1)
         return refuse(ret, TERN_CONFLICT,
-                      "another rank of this engine lives on that device: each has one of its own");
+                      "another rank of this engine uses that device: each rank needs its own");
     return TERN_OK;
 }
 
@@ -141,19 +141,20 @@ static enum tern_err seat_take(struct core *c, struct engine *e, uint32_t conn,
 
     if (e->state == ENGINE_DYING)
         return refuse(ret, TERN_BUSY,
-                      "a process of this engine died or left: wait until the others have exited, "
-                      "then join anew");
+                      "a process of this engine died or left: wait until its other processes have "
+                      "exited, then join again");
     if (e->state == ENGINE_ENDING)
         return refuse(ret, TERN_BUSY,
-                      "the last process of the engine of that name is gone, and what it held is "
-                      "being given back: join again in a moment");
+                      "the daemon is still releasing the pages of a former engine of that name: "
+                      "join again in a moment");
     if (e->world != j->world)
-        return refuse(ret, TERN_CONFLICT, "the engine was joined with another world size");
+        return refuse(ret, TERN_CONFLICT,
+                      "the engine's other ranks joined with another world size");
     if (proc->alive &&
         (proc->proc != cn->proc || (e->conns[seat] != NONE && e->conns[seat] != conn)))
         return refuse(
             ret, TERN_CONFLICT,
-            "another process has that rank, or this one has it on another open connection");
+            "that rank has joined already, by another process or another connection of this one");
     if (seat < RANKS_MAX)
         TRY(region_check(e, j, region, ret));
     if (!proc->alive && seat < RANKS_MAX) {
@@ -351,11 +352,11 @@ enum tern_err request_engine_kick(struct core *c, struct actions *out, struct ca
     struct engine *e = engine_find(c, id);
 
     if (!e)
-        return refuse(ret, TERN_GONE, "no such engine: it has ended; look at the list of engines");
+        return refuse(ret, TERN_GONE,
+                      "no such engine: it has ended; `ternctl engines` lists the others");
     if (e->state == ENGINE_ENDING)
         return refuse(ret, TERN_CONFLICT,
-                      "the last process of that engine is gone, and what it held is being given "
-                      "back: there is nothing to end");
+                      "that engine has already ended, and the daemon is releasing its pages");
     if (e->state != ENGINE_DYING) {
         action_add(out, ACT_ENGINE_STUCK)->engine.engine = id;
         engine_state_move(&e->state, ENGINE_DYING);

@@ -27,17 +27,16 @@ static enum tern_err lease_check(const struct core *c, const struct engine *e, c
                                  const struct req_page_lease *r, struct reply *ret)
 {
     if (r->group >= p->ngroups || r->pages == 0)
-        return refuse(ret, TERN_INVALID,
-                      "a lease is of a group that the pool has, and of one page or more");
+        return refuse(ret, TERN_INVALID, "a lease needs a group of the pool and at least one page");
     if (p->group[r->group].layout.family == FAMILY_RECURRENT)
         return refuse(ret, TERN_INVALID,
-                      "pages of a RECURRENT group are not leased: the first Extend of a turn "
-                      "brings one, and says what to copy into it");
+                      "pages of a RECURRENT group cannot be leased: the first Extend of a turn "
+                      "returns one and the page to copy into it");
     if (r->pages > lease_most(c) - e->leased_of[r->pool.slot])
         return refuse_numbers(
             ret, TERN_QUOTA,
-            "this engine would have # pages of the pool leased, of # that it may: assign or give "
-            "back some, ask for fewer, or raise limits.lease_pages",
+            "this engine would have # leased pages of the pool, and may have #: assign or unlease "
+            "some, ask for fewer, or raise limits.lease_pages",
             (const uint64_t[REPLY_NUMBERS]){e->leased_of[r->pool.slot] + r->pages, lease_most(c)});
     return TERN_OK;
 }
@@ -58,8 +57,8 @@ enum tern_err page_lease(struct core *c, struct actions *out, struct call *call,
     err = pages_make_room(c, e, p, (struct page_need){need, NULL}, &ret->shortage);
     if (err != TERN_OK)
         return room_refused(ret, err,
-                            "the group has not so many pages for a lease: ask for fewer, or wait "
-                            "for the step that the answer names");
+                            "the group has too few free pages for the lease: ask for fewer, or "
+                            "wait for the step that the answer names");
     refs = run_add(out, (struct table_run){.group = r->group, .n = r->pages});
     check(refs); /* the answer has no other runs */
     for (uint32_t i = 0; i < r->pages; i++) {
@@ -80,11 +79,11 @@ static enum tern_err page_named(const struct core *c, const struct engine *e, co
 {
     struct page *page = page_find(c, p, run->group, run->refs[i]);
 
-    *ret_text = "the pool has no such page in that group: its index is wrong, or it was given back "
-                "and is another page by now";
+    *ret_text = "the pool has no such page in that group: its index is wrong, or the page was "
+                "released and reused";
     if (!page)
         return TERN_GONE;
-    *ret_text = "that page is not leased to this engine: it was assigned already, or never leased";
+    *ret_text = "that page is not leased to this engine: it was already assigned, or never leased";
     if (page->state != PAGE_LEASED || page->owner != engine_slot(c, e))
         return TERN_CONFLICT;
     *ret_text = "the operation names a page twice";
@@ -122,7 +121,7 @@ static enum tern_err name_all(const struct core *c, const struct engine *e, cons
 
 static enum tern_err groups_in_order(const struct step_op *op, const char **ret_text)
 {
-    *ret_text = "its runs are of groups in ascending order, one each";
+    *ret_text = "the operation's runs must name groups in ascending order, each group once";
     for (uint32_t r = 1; r < op->nruns; r++)
         if (op->runs[r].group <= op->runs[r - 1].group)
             return TERN_INVALID;
@@ -167,7 +166,7 @@ enum tern_err lease_return(struct core *c, struct engine *e, const struct step_o
     TRY(err);
     for (uint32_t r = 0; r < op->nruns; r++)
         n += op->runs[r].n;
-    *ret_text = "so many pages go back in a Step of their own: repeat it";
+    *ret_text = "the operation releases too many pages for this Step: repeat it in its own";
     if (n > GIVE_AT_ONCE_PAGES && c->visits > 0 && c->visits + n > batch_end(c))
         return TERN_BUSY;
     *ret_text = share_refused(SHARE_RETIRES);

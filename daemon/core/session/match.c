@@ -63,15 +63,15 @@ static enum tern_err peek_from(const struct core *c, const struct req_peek *r, u
 
     if (r->from.gen == 0 && r->tokens.base != 0)
         return refuse(ret, TERN_INVALID,
-                      "a Peek gives all tokens, or goes on from a node: else base is 0");
+                      "a Peek without a node to continue from needs all tokens, and base 0");
     if (r->from.gen == 0)
         return TERN_OK;
     n = *at != NONE && r->from.slot < c->limits.nodes ? node_at(c, r->from.slot) : NULL;
     if (!n || !n->used || n->gen != r->from.gen || n->space != node_at(c, *at)->space)
         return refuse(ret, TERN_BUSY,
-                      "what an earlier piece of this Peek found was evicted: begin anew");
+                      "the prefix found by an earlier piece of this Peek was evicted: begin again");
     if (n->depth != r->tokens.base)
-        return refuse(ret, TERN_INVALID, "base is not the depth of the node that it goes on from");
+        return refuse(ret, TERN_INVALID, "base must be the depth of the node to continue from");
     *at = r->from.slot;
     return TERN_OK;
 }
@@ -362,8 +362,8 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
         return TERN_OK; /* the next piece decides whether the session changes */
     if (common < s->committed)
         return refuse_numbers(ret, TERN_INVALID,
-                              "a session is append-only: # tokens are committed, and the request "
-                              "agrees with the first # alone: close it and open another",
+                              "committed tokens cannot change: # are committed, and the request "
+                              "agrees with the first # only: close the session and open another",
                               (const uint64_t[REPLY_NUMBERS]){s->committed, common});
     tokens_skip_to(&t, common); /* the session's tokens need no room */
     length = s->written < common ? s->written : common;
@@ -371,9 +371,9 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
         length = s->committed; /* its one state is of the written length: copy the resume point's
                                   again */
     if (!session_can_return(c, s, length))
-        return refuse(
-            ret, TERN_INVALID,
-            "the STATE that is needed there has left the table: abort the session and match anew");
+        return refuse(ret, TERN_INVALID,
+                      "the STATE at that length has left the session's table: Abort the session "
+                      "and Match again");
     if (!session_tail_ready(c, e, m->step, session_tail_pages(c, s, length)))
         return refuse(ret, TERN_BUSY, share_refused(SHARE_RETIRES));
     kept = s->tokens;
@@ -410,10 +410,10 @@ static enum tern_err match_check(const struct core *c, const struct session *s,
     refs = session_table_refs(c, s, t->base + t->n);
     if (m->earlier > t->base)
         return refuse(ret, TERN_INVALID,
-                      "earlier pieces of a Match have no more tokens than there are below base");
+                      "the earlier pieces of a Match cannot have more tokens than base");
     if (s->state == SESSION_FETCHING || s->state == SESSION_LOADING)
         return refuse(ret, TERN_BUSY,
-                      "a fetch is under way in this session: wait for it, or cancel it");
+                      "this session has a fetch under way: wait for its end, or cancel it");
     if (session_away(s))
         return refuse(ret, TERN_INVALID, "the session is retracted: Recover it first");
     if (t->base > s->tokens.end)

@@ -96,12 +96,11 @@ static enum tern_err carve_or_wait(struct core *c, const struct engine *e,
     if (!room_is_coming(c, e->tenant, regions) && !orphan_close(c, e->tenant, regions, &tickets))
         return tickets == 0 ? err
                             : refuse_numbers(ret, TERN_BUSY,
-                                             "tickets of # sessions in a pool that nobody maps "
-                                             "stand: repeat when they are taken or their time is "
-                                             "over",
+                                             "# tickets stand in a pool that no engine maps: retry "
+                                             "when they were fetched or have expired",
                                              (const uint64_t[REPLY_NUMBERS]){tickets});
     return refuse(ret, TERN_BUSY,
-                  "a pool that nobody maps is being closed to make room: repeat in a moment");
+                  "a pool that no engine maps is being closed to make room: retry in a moment");
 }
 
 enum tern_err pool_open(struct core *c, struct actions *out, struct call *call, struct reply *ret)
@@ -140,7 +139,7 @@ static enum tern_err pool_of_request(const struct core *c, const struct engine *
 
     if (!p || p->tenant != e->tenant || p->state != POOL_OPEN)
         return refuse(ret, TERN_GONE,
-                      "no such pool: it was closed, or is from before a restart; open it again");
+                      "no such pool: it was closed, or the daemon restarted; open it again");
     *ret_pool = p;
     return TERN_OK;
 }
@@ -154,11 +153,12 @@ enum tern_err pool_map(struct core *c, struct actions *out, struct call *call, s
     (void)out;
     TRY(pool_of_request(c, e, call->req->pool_map.pool, &p, ret));
     if (p->regions != e->world)
-        return refuse(ret, TERN_INVALID, "the pool was opened by an engine of another world size");
+        return refuse(ret, TERN_INVALID,
+                      "an engine of another world size opened the pool: open one of your own");
     if (!pool_suits(p, e))
         return refuse(ret, TERN_INVALID,
-                      "the pool lies on other devices than the ranks of this engine: open one of "
-                      "your own, or join on its devices");
+                      "the pool lies on other devices than this engine's ranks: open another, or "
+                      "join on its devices");
     engine_attach(c, e, pool_slot(c, p));
     ret->pool_map.region = p->region[cn->seat < RANKS_MAX ? cn->seat : 0];
     ret->pool_map.offset = p->offset;
@@ -178,10 +178,10 @@ enum tern_err pool_close(struct core *c, struct actions *out, struct call *call,
         return refuse(ret, TERN_CONFLICT, "sessions are open in that pool: close them first");
     if (e->leased_of[pool_slot(c, p)] > 0)
         return refuse(ret, TERN_CONFLICT,
-                      "pages of that pool are leased to this engine: give them back first");
+                      "pages of that pool are leased to this engine: unlease them first");
     if (p->engines != 1 || !(e->pools & 1ull << pool_slot(c, p)))
         return refuse(ret, TERN_CONFLICT,
-                      "another engine has mapped that pool: it closes with the last one");
+                      "another engine has mapped that pool: the last engine to unmap it closes it");
     pool_begin_close(c, p);
     return TERN_OK;
 }
@@ -195,20 +195,20 @@ enum tern_err request_pool_end(struct core *c, struct actions *out, struct call 
     (void)out;
     if (!p || p->state != POOL_OPEN)
         return refuse(ret, TERN_GONE,
-                      "no such pool: it was closed, or is being closed; look at the list of pools");
+                      "no such pool: it is closed or closing; `ternctl pools` lists the others");
     if (p->engines > 0)
         return refuse_numbers(ret, TERN_CONFLICT,
-                              "# engines have mapped it, and # sessions are open in it: stop the "
-                              "engines, or kick them and wait until their processes have exited",
+                              "# engines have mapped the pool, and # sessions are open in it: stop "
+                              "or kick the engines and wait until their processes have exited",
                               (const uint64_t[REPLY_NUMBERS]){p->engines, p->sessions});
     if (p->sessions > 0)
         return refuse_numbers(ret, TERN_CONFLICT,
-                              "tickets of # sessions in it stand: wait until they are taken or "
-                              "their time is over, or close those sessions",
+                              "# tickets stand in the pool: wait until they were fetched or have "
+                              "expired, or close their sessions",
                               (const uint64_t[REPLY_NUMBERS]){p->sessions});
     if (p->serves > 0)
         return refuse_numbers(ret, TERN_CONFLICT,
-                              "# transfers to peers read it: wait until they have ended",
+                              "# transfers to peers read the pool: wait until they have ended",
                               (const uint64_t[REPLY_NUMBERS]){p->serves});
     ret->pool_end.nodes = p->nodes;
     pool_begin_close(c, p);

@@ -24,7 +24,7 @@ enum tern_err session_of(const struct core *c, const struct engine *e, struct se
 {
     struct session *s = id.slot < c->limits.sessions ? session_at(c, id.slot) : NULL;
 
-    *ret_text = "no such session or turn: it was closed or has ended, or is from before a restart";
+    *ret_text = "no such session or turn: it was closed or ended, or the daemon was restarted";
     if (!s || s->state == SESSION_EMPTY || s->state == SESSION_CLOSING ||
         s->state == SESSION_HANDED || s->engine != engine_slot(c, e))
         return TERN_GONE;

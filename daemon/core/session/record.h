@@ -7,59 +7,58 @@
 #include "core/tree/tokens.h"
 
 #define MATCH_INCOMPLETE                                                                           \
-    "only some pieces of this session's Match have come: send the rest of them, or Abort"
+    "this session's Match is incomplete: send its remaining pieces, or Abort the session"
 
 #define STEP_TOO_MUCH                                                                              \
-    "the Step is more work than one may be: what came before is done, and of a commit the chunks " \
-    "that the lengths say; repeat the rest, it goes on"
+    "the Step has more work than one Step may do: the earlier operations are done, and a commit "  \
+    "as far as its lengths show; repeat the rest, which continues the work"
 
 #define TICKET_GONE                                                                                \
-    "the ticket is gone: it was fetched or dropped, its time was over, its session ended before "  \
-    "it was handed over, or the daemon that gave it was restarted, or is another one"
+    "the ticket is gone: it was fetched or dropped, it expired, its session ended before the "     \
+    "Handoff, or the daemon that issued it was restarted or is another one"
 
 #define TICKET_DENIED                                                                              \
-    "this daemon gave this tenant no such ticket: show the text of the hand-over as it was "       \
-    "answered, as an "                                                                             \
-    "engine of the same tenant"
+    "this daemon issued no such ticket to this tenant: pass the unchanged text of the Handoff's "  \
+    "answer, from an engine of the same tenant"
 
 #define TICKET_OTHER_TOKENS                                                                        \
-    "the session's tokens are not those of the ticket: Match with the tokens that were handed "    \
-    "over"
+    "the session's tokens differ from the ticket's: Match with the tokens that were handed over"
 
 #define TICKET_OTHER_TOKEN                                                                         \
-    "the token, or extra key, at position # of the session's list is not that of the ticket: "     \
-    "Match with the tokens that were handed over"
+    "the token or extra key at position # of the session's list differs from the ticket's: Match " \
+    "with the tokens that were handed over"
 
-#define TOO_MANY_TOKENS "a session has at most 4,194,304 tokens: the list would be longer than that"
+#define TOO_MANY_TOKENS "the list would be longer than the 4,194,304 tokens of a session"
 
-#define TOO_MANY_KEYS "a request has at most 1,024 extra keys: append some of the tokens later"
+#define TOO_MANY_KEYS                                                                              \
+    "a request has at most 1,024 extra keys: append some tokens in a later request"
 
 #define TABLE_TOO_LONG                                                                             \
-    "the session's table would have # pages, and an answer of frame_body_max can name #: give "    \
-    "fewer tokens, or raise frame_body_max"
+    "the session's table would have # pages, and an answer of frame_body_max bytes can name only " \
+    "#: give fewer tokens, or raise frame_body_max"
 
 #define TABLE_TOO_DEEP                                                                             \
     "a session of a pool with STATE or a host tier has at most 131,072 chunks of L tokens: give "  \
     "fewer tokens, or open the pool with a larger align_tokens"
 
 #define TAIL_TOO_LONG                                                                              \
-    "the session owns more pages than are given back at once: Rewind it to its committed length "  \
-    "first, which gives them back in pieces"
+    "the session owns more pages than one operation may release: Rewind it to its committed "      \
+    "length first, which releases them in pieces"
 
 #define NO_STATE_THERE                                                                             \
-    "no STATE is there to go on from that length: a RECURRENT group has that of the written and "  \
-    "of the committed length alone, a WINDOW group goes back by its reserve; else Abort, then "    \
-    "Match anew"
+    "the session has no STATE to resume from that length: a RECURRENT group has the STATE of its " \
+    "written and committed lengths only, a WINDOW group can rewind by its reserve; Abort, then "   \
+    "Match again"
 
 #define FETCH_UNDER_WAY                                                                            \
-    "a fetch or a recovery is under way in this session: wait for it, or cancel it"
+    "this session has a fetch or a recovery under way: wait for its end, or cancel it"
 
 #define TURN_IN_FLIGHT "a turn of this session is in flight: wait for its end, or use its handle"
 
 /* M3: true while a rollback is checked: the table may be freed at any moment, at the step that the
  * rollback named, so nothing that a later step touches may begin. The error is BUSY. */
 bool session_rolls_back(const struct core *c, const struct session *s);
-#define ROLLING_BACK "a rollback of it is under way: wait for its answer"
+#define ROLLING_BACK "a rollback of this session is under way: wait for its answer"
 
 /* Finds the session that an engine names by its own handle or by its turn's. GONE: none exists, or
  * the turn ended, or the session only waits to be closed. BUSY, with *ret set: its own handle was

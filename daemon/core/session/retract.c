@@ -78,10 +78,9 @@ static enum tern_err to_host(struct core *c, struct engine *e, struct session *s
         ret->shortage.storing =
             err == TERN_POOL_EXHAUSTED &&
             (disk_gives_way(c, session_pool(c, s)) || session_pool(c, s)->stores_due > 0);
-        return room_refused(
-            ret, ret->shortage.storing ? TERN_BUSY : err,
-            "the host tier has not that much room: the session runs on; wait for others "
-            "to recover or close, or retract with DROP");
+        return room_refused(ret, ret->shortage.storing ? TERN_BUSY : err,
+                            "the host tier has too little room, and the session keeps its pages: "
+                            "wait for others to recover or close, or retract with DROP");
     }
     session_free_tail(c, s, s->written, &pages);
     *ret_freed = pages.n;
@@ -107,7 +106,7 @@ static enum tern_err retract_check(const struct core *c, const struct engine *e,
                                    struct reply *ret)
 {
     if (r->mode > RETRACT_DROP)
-        return refuse(ret, TERN_INVALID, "the mode of a Retract is HOST or DROP");
+        return refuse(ret, TERN_INVALID, "the mode of a Retract must be HOST or DROP");
     TRY(session_fetches_nothing(s, ret));
     if (session_away(s))
         return TERN_OK; /* a repetition changes nothing (S8) */
@@ -116,10 +115,9 @@ static enum tern_err retract_check(const struct core *c, const struct engine *e,
         return refuse(ret, TERN_UNSUPPORTED,
                       "this pool has no host tier: open it with host_bytes, or retract with DROP");
     if (r->mode == RETRACT_DROP && !session_can_return(c, s, s->committed))
-        return refuse(
-            ret, TERN_INVALID,
-            "the STATE of what is committed has left the table, so nothing could go on from "
-            "there: retract to the HOST, or Abort");
+        return refuse(ret, TERN_INVALID,
+                      "the STATE of the committed length has left the session's table, so a DROP "
+                      "could not be resumed: retract to HOST, or Abort");
     if (session_owns(c, s) > TAIL_PAGES_MAX)
         return refuse(ret, TERN_INVALID, TAIL_TOO_LONG);
     if (!retire_ready(c, e, r->step))
@@ -319,11 +317,10 @@ enum tern_err fetch_from_host(struct core *c, struct call *call, struct reply *r
     target = host_above(c, (struct host_reach){s->node, host_down(c, s->node, &w)});
     most = node_at(c, target)->depth;
     if (r->at_least > most && r->at_least > s->written)
-        return refuse_numbers(
-            ret, TERN_INVALID,
-            "the host tier has fewer tokens than at_least, which is #: Match says "
-            "in host_depth that they are #",
-            (const uint64_t[REPLY_NUMBERS]){r->at_least, most});
+        return refuse_numbers(ret, TERN_INVALID,
+                              "at_least is #, and the host tier has fewer tokens: Match returns "
+                              "their number in host_depth, which is #",
+                              (const uint64_t[REPLY_NUMBERS]){r->at_least, most});
     if (most <= s->written)
         return TERN_OK; /* the host has no more */
     s->tail_step = r->step;
@@ -476,8 +473,8 @@ static enum load_next load_room(struct core *c, struct session *s, struct reply 
         return LOAD_MORE;
     if (err != TERN_OK) {
         room_refused(why, err,
-                     "the device has not that much room: the session stays as it is; close or "
-                     "retract sessions, and repeat it");
+                     "the device has too little room, and the session stays retracted: close or "
+                     "retract others, then retry");
         return LOAD_ON;
     }
     pages_promise(p, s->promised);

@@ -11,8 +11,9 @@
 #include "core/tree/state.h"
 
 #define NEVER_FITS                                                                                 \
-    "it never fits: # pages of a group would be needed at once, and there would be # if nobody "   \
-    "else had any: ask for less, or open a larger pool (with a larger cap_pages or host_bytes)"
+    "this request can never fit: it needs # pages of a group at once, and the group could have # " \
+    "if nobody else used any: ask for less, or open a larger pool (with a larger cap_pages or "    \
+    "host_bytes)"
 
 static enum tern_err shortage_fill(struct core *c, struct engine *e, struct pool *p,
                                    struct shortage *ret)

@@ -22,13 +22,12 @@
 #include "core/tree/tokens.h"
 
 #define WRONG_RUNS                                                                                 \
-    "the pages that are assigned are not those that the session's table needs for the new "        \
-    "length: "                                                                                     \
-    "for each group, where its own pages end, as many as an Extend would bring"
+    "the assigned pages are not those that the session's table needs for the new length: for "     \
+    "each group, give as many as an Extend would allocate, at the places behind its own pages"
 
 #define UNITS_WITH_COMMIT                                                                          \
-    "tern_written was retired: units of pages move with their chunk, so leave it out and commit "  \
-    "smaller chunks"
+    "tern_written was retired, because units of pages move with their chunk: leave it out and "    \
+    "commit smaller chunks"
 
 /* Checks the list and the table after the extend. Lengths out of order have no text: the client has
  * the numbers. */
@@ -40,10 +39,10 @@ static enum tern_err extend_fits(const struct core *c, const struct session *s,
     struct reason why;
 
     if (op->tokens.n > 0 && op->tokens.base != s->tokens.end)
-        return refuse_op_why(ret, TERN_CONFLICT,
-                             &(struct reason){"base is #, and the session's list ends at #: base "
-                                              "is the number of tokens that it has",
-                                              {op->tokens.base, s->tokens.end}});
+        return refuse_op_why(
+            ret, TERN_CONFLICT,
+            &(struct reason){"base is #, and the session has # tokens: base must be their number",
+                             {op->tokens.base, s->tokens.end}});
     if (to->allocated > SESSION_TOKENS_MAX || op->tokens.n > SESSION_TOKENS_MAX - s->tokens.end)
         return refuse_op(ret, TERN_INVALID, TOO_MANY_TOKENS);
     if (to->allocated < s->allocated || to->written < s->written || to->written > to->allocated ||
@@ -78,8 +77,8 @@ static enum tern_err assign_fits(const struct session *s, const struct pool *p,
             continue;
         if (p->group[g].layout.family == FAMILY_RECURRENT)
             return refuse_op(ret, TERN_INVALID,
-                             "the session has no RECURRENT page yet: Extend it first, which says "
-                             "what to copy into that");
+                             "the session has no RECURRENT page yet: Extend it first, which "
+                             "returns one and the page to copy into it");
         if (!run || run->group != g || run->first != s->base[g] + s->owned[g].n ||
             run->n != need[g])
             return refuse_op(ret, TERN_INVALID, WRONG_RUNS);
@@ -257,7 +256,7 @@ static enum tern_err op_finish(struct core *c, struct engine *e, struct session 
     uint32_t keep = op->length < s->allocated ? op->length : s->allocated;
 
     if (s->state == SESSION_OPEN)
-        return refuse_op(ret, TERN_INVALID, "no turn has begun that could end: Match first");
+        return refuse_op(ret, TERN_INVALID, "no turn has begun: Match first");
     if (!finish_fits(s, op->length))
         return TERN_INVALID;
     if (keep < s->written && has_recurrent(session_pool(c, s)))
@@ -410,24 +409,25 @@ static enum tern_err end_check(const struct core *c, const struct session *s, st
 
     if (e->state != ENGINE_LIVE)
         return refuse(ret, TERN_CONFLICT,
-                      "its engine is ending: the session goes with it, when the last process has "
-                      "exited");
+                      "the session's engine is ending: the session is closed when the engine's "
+                      "last process has exited");
     if (s->gate != GATE_FREE)
         return refuse(ret, TERN_BUSY,
-                      "a turn of it is in flight: close it when that has ended, at its deadline at "
-                      "the latest");
+                      "a turn of the session is in flight: close the session when the turn has "
+                      "ended, at the turn's deadline at the latest");
     if (s->state == SESSION_FETCHING || s->state == SESSION_LOADING ||
         s->state == SESSION_RETRACTING)
         return refuse(ret, TERN_BUSY,
-                      "a transfer or a copy for it is under way: close it when that has ended");
+                      "a transfer or a copy for the session is under way: close the session when "
+                      "that has ended");
     if (s->state == SESSION_TURN || s->state == SESSION_MATCHING)
         return refuse(ret, TERN_CONFLICT,
-                      "its engine uses it, and steps that nobody has named may touch its pages: "
-                      "have the engine finish or close it, or kick the engine");
+                      "the session's engine uses it, and steps that were never named may touch its "
+                      "pages: have the engine finish or close the session, or kick the engine");
     if (s->state == SESSION_IDLE && e->leases)
         return refuse(ret, TERN_CONFLICT,
-                      "its engine leases pages, and so may use it before it says so: have the "
-                      "engine close it, or kick the engine");
+                      "the session's engine leases pages, and may use the session without a "
+                      "request: have the engine close the session, or kick the engine");
     return TERN_OK;
 }
 
@@ -442,8 +442,9 @@ enum tern_err request_session_end(struct core *c, struct actions *out, struct ca
 
     if (!s || s->gen != id.gen || s->state == SESSION_EMPTY || s->state == SESSION_CLOSING ||
         s->ticket_ends)
-        return refuse(ret, TERN_GONE,
-                      "no such session: it was closed or has ended; look at the list of sessions");
+        return refuse(
+            ret, TERN_GONE,
+            "no such session: it was closed or ended; `ternctl sessions` lists the others");
     if (s->state == SESSION_HANDED) {
         ret->session_end.until_step = s->engine == NONE ? 0 : s->ticket_step;
         ticket_end(c, s);
@@ -486,8 +487,9 @@ static enum tern_err apply(struct core *c, struct actions *out, struct engine *e
         if (s->releasing)
             return refuse_op(ret, TERN_BUSY, RELEASING);
         if (s->state == SESSION_FETCHING || s->state == SESSION_LOADING)
-            return refuse_op(ret, TERN_BUSY,
-                             "a fetch or a recover of it is under way: wait for its answer");
+            return refuse_op(
+                ret, TERN_BUSY,
+                "a fetch or recovery of this session is under way: wait for its answer");
         if (session_away(s))
             return refuse_op(ret, TERN_INVALID, "the session is retracted: Recover it first");
         if (s->state == SESSION_MATCHING)

@@ -29,8 +29,8 @@ static enum tern_err retention_check(const struct req_session_open *r, struct re
 {
     if (r->merging && r->blobs_kept > 0)
         return refuse(ret, TERN_INVALID,
-                      "blobs_kept drops what a session for merging needs: open it with one of the "
-                      "two");
+                      "blobs_kept drops blobs that a session for merging needs: open the session "
+                      "with only one of the two");
     return r->blobs_kept <= BLOBS_KEPT_MAX ? TERN_OK
                                            : refuse(ret, TERN_INVALID, "blobs_kept is at most 16");
 }
@@ -54,8 +54,8 @@ enum tern_err session_open(struct core *c, struct actions *out, struct call *cal
     if (tenant->sessions >= tenant->config.sessions_max)
         return refuse_numbers(
             ret, TERN_QUOTA,
-            "the tenant has # open sessions, # of them tickets, as many as it may: "
-            "close some, fetch or drop tickets, or raise sessions_max",
+            "the tenant has # open sessions, # of them tickets, and may have no more: close "
+            "sessions, fetch or drop tickets, or raise sessions_max",
             (const uint64_t[REPLY_NUMBERS]){tenant->sessions, (uint32_t)tenant->tickets.standing});
     if (share_room(c, SHARE_SESSIONS, e->tenant) == 0)
         return refuse(ret, TERN_BUSY, share_refused(SHARE_SESSIONS));
@@ -156,10 +156,10 @@ bool session_close_told(struct core *c, struct actions *out, struct session *s, 
         return false;
     s->close_conn = NONE;
     reply_late(out, to, OP_SESSION_CLOSE, err,
-               err == TERN_OK ? ""
-                              : "a turn ended by its deadline or with its connection, and what it "
-                                "has in flight is not known: close the session again, at a step "
-                                "that covers it");
+               err == TERN_OK
+                   ? ""
+                   : "a turn ended by its deadline or with its connection, and its last step is "
+                     "unknown: close the session again, with a step that covers that turn");
     return true;
 }
 

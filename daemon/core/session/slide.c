@@ -153,9 +153,10 @@ enum tern_err session_may_fetch(const struct core *c, const struct session *s, s
         (s->written - s->committed) / session_pool(c, s)->align > TAIL_CHUNKS_MAX)
         return refuse(ret, TERN_INVALID, TAIL_TOO_LONG);
     if (!tail_is_replaceable(c, s))
-        return refuse(ret, TERN_INVALID,
-                      "the STATE of the committed length is not in the session's table, or only as "
-                      "pages of its own: go on with what it has, or Abort it and Match anew");
+        return refuse(
+            ret, TERN_INVALID,
+            "the session's table has no STATE of its committed length, or only in pages of its "
+            "own: continue with the tokens that it has, or Abort it and Match again");
     return TERN_OK;
 }
 
@@ -165,7 +166,7 @@ enum tern_err at_least_fits(const struct session *s, const struct req_fetch *r, 
     if (r->at_least > most && r->at_least > s->written)
         return refuse_numbers(ret, TERN_INVALID,
                               "at_least is # tokens, and the whole chunks of the session's tokens "
-                              "up to depth are #: ask for at most these",
+                              "up to depth have only #: ask for at most that many",
                               (const uint64_t[REPLY_NUMBERS]){r->at_least, most});
     return TERN_OK;
 }

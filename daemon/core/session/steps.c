@@ -68,7 +68,7 @@ void wait_end(struct core *c, struct conn *cn)
 void wait_gone(struct core *c, struct actions *out, struct conn *cn)
 {
     if (cn->wait_step > 0)
-        wait_answer(c, out, cn, TERN_GONE, "the engine was left or ended: nothing is waited for");
+        wait_answer(c, out, cn, TERN_GONE, "the engine was left or ended, which ended the wait");
     wait_end(c, cn);
 }
 
@@ -84,8 +84,7 @@ enum tern_err wait_published(struct core *c, struct actions *out, struct call *c
     if (step <= call->engine->done_min)
         return TERN_OK;
     if (cn->wait_step > 0)
-        wait_answer(c, out, cn, TERN_CONFLICT,
-                    "a later wait of this connection took its place: it waits for one step");
+        wait_answer(c, out, cn, TERN_CONFLICT, "a later wait of this connection replaced this one");
     wait_end(c, cn);
     cn->wait_step = step;
     cn->wait_request = call->req->request_id;

@@ -116,22 +116,22 @@ static enum tern_err state_check(struct core *c, const struct session *s, struct
     if (session_away(s))
         return refuse(ret, TERN_INVALID, "the session is retracted: Recover it first");
     if (space_at(c, s->space)->reset)
-        return refuse(ret, TERN_GONE, "the namespace was reset: match again in a new session");
+        return refuse(ret, TERN_GONE, "the namespace was reset: Match again in a new session");
     if (s->state == SESSION_OPEN || s->written == 0)
         return refuse(ret, TERN_INVALID, "the session has no tokens written: nothing to hand over");
     if (s->written - s->committed >= p->align)
-        return refuse_numbers(ret, TERN_INVALID,
-                              "# tokens are written and # of them committed: commit all whole "
-                              "chunks, then hand over",
-                              (const uint64_t[REPLY_NUMBERS]){s->written, s->committed});
+        return refuse_numbers(
+            ret, TERN_INVALID,
+            "# tokens are written and only # committed: commit all whole chunks, then hand over",
+            (const uint64_t[REPLY_NUMBERS]){s->written, s->committed});
     for (uint32_t g = 0; g < p->ngroups; g++)
         walk += p->group[g].reach < path ? p->group[g].reach : path;
     if (walk > STEP_TABLE_MAX)
-        return refuse_numbers(ret, TERN_UNSUPPORTED,
-                              "so long a session is not handed over: its path, and the windows on "
-                              "it, have # chunks, of 131,072 at most: open the pool with a larger "
-                              "align_tokens",
-                              (const uint64_t[REPLY_NUMBERS]){walk});
+        return refuse_numbers(
+            ret, TERN_UNSUPPORTED,
+            "the session is too long to hand over: its path and the windows on it have # chunks, "
+            "and at most 131,072 are allowed: open the pool with a larger align_tokens",
+            (const uint64_t[REPLY_NUMBERS]){walk});
     c->visits += walk;
     for (uint32_t g = 0; g < p->ngroups; g++)
         if (!group_whole(c, s, &p->group[g]))
@@ -153,7 +153,8 @@ static enum tern_err room_check(struct core *c, const struct session *s,
         return refuse(ret, TERN_BUSY, SPARES_TOO_MANY);
     if (n.kept > SEAL_PAGES_MAX)
         return refuse(ret, TERN_UNSUPPORTED,
-                      "the session has more than 256 pages of its own behind its committed length");
+                      "the session has more than 256 pages of its own behind its committed length, "
+                      "and a ticket names at most 256");
     if (!retire_ready(c, engine_at(c, s->engine), session_step(s, r->step)))
         return refuse(ret, TERN_BUSY, share_refused(SHARE_RETIRES));
     err = tokens_room(c, s->pool, need, &why);
@@ -259,7 +260,7 @@ enum tern_err ticket_open(struct core *c, struct actions *out, struct call *call
     (void)out;
     TRY(session_is_matched(s, ret));
     if (space_at(c, s->space)->reset)
-        return refuse(ret, TERN_GONE, "the namespace was reset: match again in a new session");
+        return refuse(ret, TERN_GONE, "the namespace was reset: Match again in a new session");
     make(c, s, r->key);
     if (s->ticket_state == TICKET_NONE)
         ticket_state_move(&s->ticket_state, TICKET_PROMISED);

@@ -46,22 +46,22 @@ const char *peer_msg_unfit(const struct peer_msg *m, uint32_t ntokens)
     const bool carries = m->kind == PEER_PULL_OPEN || m->kind == PEER_PULL_TOKENS;
 
     if (!is_kind(m->kind))
-        return "a message of a kind that no peer sends";
+        return "the message has a kind that no peer sends";
     if (m->err != TERN_OK && words[m->kind].errors == MAY_SAY(OK))
-        return "an error in a message that carries none";
+        return "the message has an error, and its kind allows none";
     if (m->from > m->to || peer_msg_until(m) > m->to || (m->until != 0 && m->until < m->at))
-        return "lengths that do not follow each other";
+        return "the message's lengths are not in ascending order";
     if (carries && (m->at > m->to || ntokens != peer_msg_tokens(m)))
-        return "another number of tokens than it says";
+        return "the message has another number of tokens than its lengths show";
     if (m->handed > SESSION_TOKENS_MAX || (!carries && m->to > SESSION_TOKENS_MAX))
-        return "a length that no session can have";
+        return "the message has a length above the longest session's";
     if (m->blob_bytes > TICKET_BLOB_BYTES)
-        return "more of a ticket than one has";
+        return "the message has more bytes than a ticket's blob may have";
     if (!runs_in_range(m))
-        return "pages of a group that no pool has";
+        return "the message names pages of a group that no pool has";
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
         if (m->page_tokens[g] > PAGE_TOKENS_MAX)
-            return "pages of more tokens than a page can have";
+            return "the message names pages with more tokens than a page can have";
     return NULL;
 }
 

@@ -10,7 +10,7 @@
 #define KEYS_OUT_OF_ORDER                                                                          \
     "the extra key at position # follows one at #: give one a position, in ascending order"
 
-#define KEY_OUTSIDE "the extra key at position # is not among the request's own tokens"
+#define KEY_OUTSIDE "the extra key at position # is outside of the request's own tokens"
 
 static uint32_t min_u32(uint32_t a, uint32_t b)
 {

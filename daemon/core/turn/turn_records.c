@@ -97,10 +97,10 @@ static enum tern_err prepare_check(const struct core *c, const struct session *s
                    : TERN_OK;
     if (r->length <= from)
         return refuse(ret, TERN_CONFLICT,
-                      "the list is no longer than the one that is stored: roll back first");
+                      "the list is not longer than the stored one: roll back first");
     if (r->logprobs != 0 && r->logprobs != r->length - from)
-        return malformed(ret, "each new token has a log-probability, or none has one: their number "
-                              "is that of the tokens behind the last record, or 0");
+        return malformed(
+            ret, "give a log-probability for each token behind the last record, or none at all");
     return blobs_check(&r->blobs, ret);
 }
 
@@ -131,7 +131,8 @@ enum tern_err record_prepare(struct core *c, struct actions *out, struct call *c
 
     TRY(in_turn(s, req->session, ret));
     if (s->prepared != NONE && turn_record_at(c, s->prepared)->state != TURN_RECORD_PREPARED)
-        return refuse(ret, TERN_BUSY, "the record that was put is still looked at: wait for that");
+        return refuse(ret, TERN_BUSY,
+                      "the record that was put is still being checked: wait for it");
     if (s->prepared != NONE)
         record_free(c, turn_record_at(c, s->prepared));
     TRY(prepare_check(c, s, req, ret));
@@ -147,8 +148,8 @@ enum tern_err record_prepare(struct core *c, struct actions *out, struct call *c
         record_free(c, r);
         ret->shortage.free = t->record_pages - t->record_used;
         return refuse(ret, TERN_QUOTA,
-                      "the tenant's record memory has no room for it: close sessions, roll them "
-                      "back, write smaller blobs, or raise record_memory");
+                      "the tenant's record memory has too little room for the record: close "
+                      "sessions, roll them back, write smaller blobs, or raise record_memory");
     }
     s->records_lent = 1;
     out->records[0] = r->body;
@@ -177,12 +178,11 @@ static enum tern_err check_ready(const struct core *c, const struct session *s,
     if (s->prepared == NONE || turn_record_at(c, s->prepared)->kind != kind)
         return refuse(ret, TERN_INVALID,
                       kind == RECORD_APPEND
-                          ? "nothing is prepared that could be put: prepare a record, write it, "
-                            "put it"
-                          : "no prompt is prepared to roll back to: prepare one of that kind, "
-                            "write its tokens, roll back");
+                          ? "no record is prepared: prepare a record, write it, then put it"
+                          : "no rollback is prepared: prepare a record of that kind, write its "
+                            "tokens, then roll back");
     if (turn_record_at(c, s->prepared)->state != TURN_RECORD_PREPARED)
-        return refuse(ret, TERN_BUSY, "it is looked at already: wait for that answer");
+        return refuse(ret, TERN_BUSY, "the record is already being checked: wait for that answer");
     if (share_room(c, SHARE_RECORD_JOBS, engine_at(c, s->engine)->tenant) == 0)
         return refuse(ret, TERN_BUSY, share_refused(SHARE_RECORD_JOBS));
     return TERN_OK;
@@ -278,11 +278,11 @@ static struct outcome append(struct core *c, struct session *s, struct turn_reco
     const struct turn_record *last = last_of(c, s);
 
     if (recorded(c, s) != r->body.from || found->nhashes != 2)
-        return (struct outcome){TERN_INTERNAL, "the stored list has changed under the record"};
+        return (struct outcome){TERN_INTERNAL, "the stored list changed under the record"};
     if (last && !hash_equal(last->hash, found->hash[0]))
-        return (struct outcome){TERN_CONFLICT,
-                                "the stored list is no prefix of this one: roll back to what they "
-                                "have in common"};
+        return (struct outcome){
+            TERN_CONFLICT,
+            "the stored list is not a prefix of this one: roll back to their common prefix"};
     record_list_remove(c, &c->checks, turn_record_slot(c, r));
     section_free(c, r, &r->body.before);
     r->hash = found->hash[1];
@@ -314,15 +314,15 @@ static struct outcome roll_back(struct core *c, struct actions *out, struct sess
     struct outcome table = {TERN_OK, ""};
 
     if (found->nhashes == 0 || found->nhashes - 1 > s->records.n)
-        return (struct outcome){TERN_INTERNAL, "the stored list has changed under the rollback"};
+        return (struct outcome){TERN_INTERNAL, "the stored list changed under the rollback"};
     behind = behind_prompt(c, s, r, found);
     at = record_list_last(c, &s->records);
     for (uint32_t i = 0; i < behind && at != NONE; i++)
         at = record_list_before(c, &s->records, at);
     if (behind > rollback_left(s) || (at != NONE && stripped(turn_record_at(c, at))))
-        return (struct outcome){TERN_INVALID,
-                                "that is further back than the session keeps blobs for "
-                                "(blobs_kept): nothing was changed; close it and open another"};
+        return (struct outcome){
+            TERN_INVALID, "the rollback goes behind the records whose blobs are kept (blobs_kept): "
+                          "nothing was changed; close the session and open another"};
     length = at == NONE ? 0 : turn_record_at(c, at)->body.length;
     if (s->committed > length)
         table.err = session_table_end(c, out, s, r->step, length, &table.text);
@@ -350,14 +350,14 @@ static struct outcome take(struct core *c, struct actions *out, struct session *
 {
     if (!s)
         return (struct outcome){TERN_GONE,
-                                "the turn is over, or its session is closed: nothing was stored"};
+                                "the turn ended or its session was closed: nothing was stored"};
     if (found->err == TERN_CORRUPT)
-        return (struct outcome){TERN_CORRUPT, "a page of the record memory was gone, and nothing "
-                                              "was stored: prepare it anew"};
+        return (struct outcome){TERN_CORRUPT, "a page of the record memory was lost and nothing "
+                                              "was stored: prepare the record again"};
     if (found->err != TERN_OK)
         return (struct outcome){found->err,
-                                "what was written is no record, and nothing was stored: a token "
-                                "id is 2^31 or more, or a log-probability is not finite"};
+                                "the record is invalid and nothing was stored: a token id is 2^31 "
+                                "or more, or a log-probability is not finite"};
     return r->kind == RECORD_APPEND ? append(c, s, r, found) : roll_back(c, out, s, r, found);
 }
 
@@ -420,7 +420,7 @@ enum tern_err record_get(struct core *c, struct actions *out, struct call *call,
 
     TRY(in_turn(s, req->session, ret));
     if (req->first > s->records.n)
-        return refuse(ret, TERN_INVALID, "the session has not that many records");
+        return refuse(ret, TERN_INVALID, "the session has fewer records");
     for (uint32_t i = 0; at != NONE && n < RECORDS_TOLD_MAX; i++) {
         struct record_body *b = &out->records[n];
 

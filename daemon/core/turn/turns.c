@@ -27,11 +27,11 @@ enum tern_err turn_begin(struct core *c, struct actions *out, struct call *call,
     (void)out;
     if (s->gate != GATE_FREE)
         return refuse(ret, TERN_CONFLICT,
-                      "this is the handle of the turn in flight: end that turn first");
+                      "this handle belongs to the turn in flight: end that turn first");
     if (call->conn->turns.n >= TURNS_OF_CONN_MAX)
-        return refuse(ret, TERN_BUSY,
-                      "65,536 turns that began on this connection are in flight: end some, or use "
-                      "another connection");
+        return refuse(
+            ret, TERN_BUSY,
+            "this connection has 65,536 turns in flight: end some, or use another connection");
     gate_state_move(&s->gate, GATE_CLAIMED);
     s->turn_gen = s->gen_last = gen_next(s->gen_last);
     s->turn_conn = call->req->conn;
@@ -54,7 +54,7 @@ enum tern_err turn_end(struct core *c, struct actions *out, struct call *call, s
         return refuse(ret, TERN_BUSY, TURN_IN_FLIGHT);
     if (!session_turn_is(call->session, id))
         return refuse(ret, TERN_INVALID,
-                      "this is the session's own handle, and no turn is in flight: TurnEnd takes "
+                      "this is the session's own handle, and no turn is in flight: pass TurnEnd "
                       "the handle that TurnBegin returned");
     step_named(c, call->engine, call->req->turn_end.step);
     if (call->session->turn_step < call->req->turn_end.step)

@@ -565,7 +565,7 @@ TEST(put_malformed_names_part_and_index)
 
     start_mapped();
     d.err = TERN_MALFORMED;
-    d.text = "what was written is no record";
+    d.text = "the record is invalid";
     d.part = TERN_PART_LOGPROBS;
     d.index = 17;
     assert_err(TERN_MALFORMED, tern_record_put(m, TURN, 2000, &r));
@@ -580,7 +580,7 @@ TEST(put_malformed_names_part_and_index)
     assert_int_equal(r.part, TERN_PART_TOKENS);
     d.part = 77; /* of a newer daemon */
     assert_err(TERN_MALFORMED, tern_record_put(m, TURN, 2000, &r));
-    assert_string_equal(tern_error_text(t), "what was written is no record");
+    assert_string_equal(tern_error_text(t), "the record is invalid");
     assert_int_equal(r.part, TERN_PART_NONE);
     d.err = TERN_OK;
     assert_ok(tern_ping(t, 2000)); /* the connection is fine */
@@ -592,7 +592,7 @@ TEST(put_refused_says_why)
 
     start_mapped();
     d.err = TERN_CONFLICT;
-    d.text = "the stored list is no prefix of this one";
+    d.text = "the stored list is not a prefix of this one";
     assert_err(TERN_CONFLICT, tern_record_put(m, TURN, 2000, &r));
     assert_string_equal(tern_error_text(t), d.text);
     assert_int_equal(r.length, 70);

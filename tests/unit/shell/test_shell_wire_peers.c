@@ -175,7 +175,7 @@ TEST(peer_message_that_lies_is_malformed)
     msg.kind = PEER_PULL_MORE;
     msg.err = TERN_GONE;
     assert_int_equal(there_and_back(&msg, "red", 3, &got, &sequence), TERN_MALFORMED);
-    assert_string_equal(in.peer_unfit, "an error in a message that carries none");
+    assert_string_equal(in.peer_unfit, "the message has an error, and its kind allows none");
     msg.kind = PEER_PULL_DONE;
     msg.err = TERN_ERR_COUNT; /* another version may have more errors */
     assert_int_equal(there_and_back(&msg, "red", 3, &got, &sequence), TERN_OK);

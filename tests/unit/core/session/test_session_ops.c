@@ -162,7 +162,7 @@ TEST(session_tokens_at_another_base_conflict)
                          .tokens = {.v = more, .n = 2, .base = b.s->ntokens + 1}};
 
     assert_err(TERN_CONFLICT, rig_op(b.s, op));
-    assert_non_null(strstr(b.rig->last->step.results[0].text, "the session's list ends at #"));
+    assert_non_null(strstr(b.rig->last->step.results[0].text, "and the session has # tokens"));
     op.tokens.base = b.s->ntokens - 1;
     assert_err(TERN_CONFLICT, rig_op(b.s, op));
     assert_int_equal(b.s->ntokens, 14);

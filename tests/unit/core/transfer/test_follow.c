@@ -416,7 +416,7 @@ TEST(y6_follower_whose_source_does_not_say_why_ends_gone)
     assert_err(TERN_BUSY, rig_fetched(f.d, fetch));
     rig_advance(f.p.dest, 1);
     assert_err(TERN_GONE, rig_fetched(f.d, fetch));
-    assert_non_null(strstr(rig_reply_to(f.p.dest, fetch)->text, "the source gave its pages up"));
+    assert_non_null(strstr(rig_reply_to(f.p.dest, fetch)->text, "the source released its pages"));
     assert_int_equal(rig_view(f.p.dest).corrupt_detected, 0);
     assert_lengths(f.d, 0, 0, 0);
     f.p.source->automatic = RIG_ALL;

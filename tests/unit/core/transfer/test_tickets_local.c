@@ -117,7 +117,7 @@ TEST(y2_local_fetch_and_one_of_a_peer_take_a_ticket_once)
     ticket_fetch(p.d, t);
     rig_complete(p.dest, RIG_PULL);
     assert_err(TERN_BUSY, ticket_fetched(d, t));
-    assert_non_null(strstr(p.source->last->text, "another fetch takes"));
+    assert_non_null(strstr(p.source->last->text, "another fetch is using"));
     assert_ok(rig_fetch_cancel(p.d));
     rig_runs_free(p.dest);
     assert_ok(ticket_fetched(d, t));

@@ -71,7 +71,7 @@ TEST(n2_extra_keys_that_are_refused_are_told_by_their_positions)
     assert_true(b.rig->last->number[0] == 3 && b.rig->last->number[1] == 5);
     keys[1].position = 16;
     assert_err(TERN_INVALID, rig_match_full(b.s, &t, 0));
-    assert_non_null(strstr(b.rig->last->text, "not among the request's own tokens"));
+    assert_non_null(strstr(b.rig->last->text, "outside of the request's own tokens"));
     assert_int_equal(b.rig->last->number[0], 16);
 }
 

@@ -47,7 +47,7 @@ TEST(turn_that_nobody_ends_leaves_the_session_open)
     closing = session_close_asked(b.rig, b.e.conn[0], b.s->id, 0);
     rig_advance(b.rig, 1000);
     assert_answer(b.rig, closing, TERN_BUSY);
-    assert_non_null(strstr(rig_reply_to(b.rig, closing)->text, "is not known"));
+    assert_non_null(strstr(rig_reply_to(b.rig, closing)->text, "is unknown"));
     assert_int_equal(rig_free(b.rig, b.pool), 60);
     assert_answer(b.rig, session_close_asked(b.rig, b.e.conn[0], b.s->id, 0), TERN_OK);
     assert_int_equal(rig_free(b.rig, b.pool), 64);
