@@ -32,14 +32,14 @@ STATE_MACHINE(engine_watch, ENGINE_WATCH, ENGINE_WATCH_STATE_TABLE)
 /* The states of the daemon. */
 #define DAEMON_STATE_TABLE(X)                                                                      \
     X(DAEMON, STARTING, TO(DAEMON, SERVING) | TO(DAEMON, STOPPED),                                 \
-      "memory, core and sockets are being made; a failure ends it")                                \
+      "memory, core and sockets are being created; a failure ends the daemon")                     \
     X(DAEMON, SERVING, TO(DAEMON, DRAINING) | TO(DAEMON, LEAVING) | TO(DAEMON, STOPPED),           \
       "the daemon is ready")                                                                       \
     X(DAEMON, DRAINING, TO(DAEMON, SERVING) | TO(DAEMON, STORING) | TO(DAEMON, STOPPED),           \
-      "an operator's wish: it takes no new sessions and waits for the others to end")              \
+      "by an operator: new sessions are refused, and the daemon waits for the open ones to end")   \
     X(DAEMON, LEAVING, TO(DAEMON, STORING) | TO(DAEMON, STOPPED),                                  \
-      "likewise by a signal, and nobody takes it back")                                            \
-    X(DAEMON, STORING, TO(DAEMON, STOPPED), "what is cached is being stored on the disk")          \
+      "likewise by a signal, which cannot be undone")                                              \
+    X(DAEMON, STORING, TO(DAEMON, STOPPED), "the cache is being stored on the disk")               \
     X(DAEMON, STOPPED, 0, "the loop ends, and the core is stepped no more")
 
 STATE_MACHINE(daemon, DAEMON, DAEMON_STATE_TABLE)

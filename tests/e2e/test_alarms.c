@@ -306,13 +306,14 @@ TEST_WITH(log_tells_on_both_sides_which_tenant_a_peer_is_refused, NULL, stop)
     e = rig_engine(rig.socket, "one", L, PAGES * RIG_PAGE);
     assert_ok(e.tern, engine_begin(&s, &e, tokens, TOKENS));
     assert_int_equal(engine_fetch(&s, "e2e", 0, RIG_WAIT_MS), TERN_DENIED);
-    assert_true(rig_log_has(&source,
-                            "level=warn event=tenant_refused peer=asks tenant=t0 dir=in "
-                            "reason=\"the peer may not ask for it: add it to `tenants`",
-                            RIG_WAIT_MS));
+    assert_true(
+        rig_log_has(&source,
+                    "level=warn event=tenant_refused peer=asks tenant=t0 dir=in "
+                    "reason=\"the peer may not ask for this tenant: add the tenant to `tenants`",
+                    RIG_WAIT_MS));
     assert_true(rig_log_has(&rig,
                             "level=warn event=tenant_refused peer=e2e tenant=t0 dir=out "
-                            "reason=\"the peer does not let this node ask for it: add it, there",
+                            "reason=\"the peer denies this node the tenant: add the tenant, there",
                             RIG_WAIT_MS));
     engine_free(&s);
     engine_close(&e);

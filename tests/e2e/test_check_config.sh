@@ -73,13 +73,13 @@ touch "$DIR/file"
 check 2 "$DIR/file" 127.0.0.1:0 127.0.0.1:1 "$CLEAR" \
     "admin.sock: $DIR/file is no folder" "t0.sock: $DIR/file is no folder"
 touch "$DIR/run/t0.sock"
-check 2 "$DIR/run" 127.0.0.1:0 127.0.0.1:1 "$CLEAR" "t0.sock: something that is no socket is there"
+check 2 "$DIR/run" 127.0.0.1:0 127.0.0.1:1 "$CLEAR" "t0.sock: the path exists and is not a socket"
 rm "$DIR/run/t0.sock"
 check 0 "$DIR/run" 127.0.0.1:0 127.0.0.1:1 "$CLEAR
 tape: {file: $DIR/none/crash.tape}" "warning: tape.file .*none: No such file or directory; a crash will leave no tape"
 check 2 "$DIR/run" 192.0.2.1:7001 127.0.0.1:1 "$CLEAR" "listen: 192.0.2.1: Cannot assign requested address"
 check 0 "$DIR/run" 127.0.0.1:0 "[fe80::1%nosuch0]:7001" "$CLEAR" \
-    "warning: peer other: fe80::1%nosuch0: .* (it is asked for again while it runs)"
+    "warning: peer other: fe80::1%nosuch0: .* (a running daemon resolves the name again)"
 if [[ $EUID == 0 ]] && command -v setpriv >/dev/null; then
     chmod 755 "$DIR" "$DIR/run"
     config "$DIR/run" 127.0.0.1:0 127.0.0.1:1 "$CLEAR"
@@ -106,7 +106,7 @@ ready "$TERND_PID" "$DIR/log"
 ternd_stop
 grep -q "level=warn event=few_descriptors has=200 wants=" "$DIR/log" || fail "few descriptors: $(cat "$DIR/log")"
 config "$DIR/run" 192.0.2.1:7001 127.0.0.1:1 "$CLEAR"
-ends 1 "err=INVALID.*192.0.2.1 cannot be listened on: Cannot assign requested address" \
+ends 1 "err=INVALID.*192.0.2.1 cannot be opened: Cannot assign requested address" \
     "$TERN_BIN/ternd" --config "$DIR/check.yaml"
 python3 - "$DIR/port" <<'PY' &
 import socket, sys, time, os
@@ -120,7 +120,7 @@ PY
 holder=$!
 wait_for "a listener" test -f "$DIR/port"
 config "$DIR/run" 127.0.0.1:0 127.0.0.1:1 "$CLEAR"
-ends 1 "err=CONFLICT.*cannot be listened on: Address already in use; choose another" \
+ends 1 "err=CONFLICT.*cannot be opened: Address already in use; choose another" \
     "$TERN_BIN/ternd" --config "$DIR/check.yaml" --data_port "$(cat "$DIR/port")"
 kill "$holder"
 echo ok

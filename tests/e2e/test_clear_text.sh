@@ -20,16 +20,16 @@ tells() { # NODE PATTERN: it has logged that warning
     wait_for "$1: $2" grep -q "level=warn event=$2" "$DIR/$1/log"
 }
 
-WHY="the other side talks in the clear: give it \`tls\`"
+WHY="the other side does not use TLS: set \`tls\` there"
 tells secure "tls_refused link=.* peer=\"\" dir=in from=127.0.0.1:[0-9]* reason=clear_text detail=\"$WHY"
 tells secure "tls_refused link=.* peer=clear dir=out from=\"\" reason=clear_text detail=\"$WHY"
-WHY="the other side speaks TLS, and this daemon does not: give it \`tls\`"
+WHY="the other side uses TLS, and this daemon does not: set \`tls\` here"
 tells clear "tls_unexpected link=.* peer=\"\" dir=in reason=\"$WHY"
 tells clear "tls_unexpected link=.* peer=secure dir=out reason=\"$WHY"
 cause() { # NODE: why its peer cannot be reached
     "$CTL" --socket "$DIR/$1/admin.sock" peers --json | value "j['peers'][0]['last_error']"
 }
-[[ $(cause secure) == "TLS refused: clear_text: the other side talks in the clear"* ]] || fail "$(cause secure)"
-[[ $(cause clear) == "the other side speaks TLS, and this daemon does not"* ]] || fail "$(cause clear)"
+[[ $(cause secure) == "TLS refused: clear_text: the other side does not use TLS"* ]] || fail "$(cause secure)"
+[[ $(cause clear) == "the other side uses TLS, and this daemon does not"* ]] || fail "$(cause clear)"
 json "$("$CTL" --socket "$DIR/secure/admin.sock" peers --json)" "j['tls']['refused_unnamed']['clear_text'] > 0"
 echo "clear text: ok"

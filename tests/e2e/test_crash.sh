@@ -71,7 +71,7 @@ if mount -t tmpfs -o size=64k none "$DIR/small" 2>/dev/null; then
     "$CTL" tape "$SMALL/a.tape" >/dev/null
     cp "$SMALL/a.tape" "$DIR/before"
     dd if=/dev/zero of="$SMALL/rest" bs=4096 2>/dev/null || true
-    ends 1 "No space left on device: make room" "$CTL" tape "$SMALL/a.tape"
+    ends 1 "No space left on device: free space" "$CTL" tape "$SMALL/a.tape"
     cmp -s "$SMALL/a.tape" "$DIR/before" || fail "what was there was lost when the disk was full"
     [[ ! -e $SMALL/a.tape.tmp ]] || fail "a piece was left behind on a full disk"
     rm "$SMALL/rest"
@@ -79,7 +79,7 @@ if mount -t tmpfs -o size=64k none "$DIR/small" 2>/dev/null; then
 else
     echo "not done: a small tmpfs could not be mounted"
 fi
-ends 1 "No such file or directory: give it a path in a folder that is there" "$CTL" tape "$DIR/no/a.tape"
+ends 1 "No such file or directory: give it a path in a folder that exists" "$CTL" tape "$DIR/no/a.tape"
 ends 1 "a plain file" "$CTL" tape /dev/full
 [[ -c /dev/full ]] || fail "it replaced a device"
 "$CTL" status >/dev/null || fail "the daemon did not go on"

@@ -346,7 +346,7 @@ TEST(a_refusal_names_what_is_wrong)
     uint64_t other;
     uint32_t depth;
 
-    refused("align_tokens is 65, and has to be a multiple, up to 16384, of the 64 tokens",
+    refused("align_tokens is 65, and must be at most 16384 and a multiple of 64,",
             tern_pool_open(e.tern, &layout, 0, &other, NULL));
     refused("whole token list", tern_peek(e.tern, e.pool, &e.ns, &list, 0, &depth));
     assert_err(TERN_TIMED_OUT, tern_wait_published(e.tern, 123456, 10));

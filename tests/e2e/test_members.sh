@@ -69,7 +69,7 @@ for node in "${NODES[@]}"; do kill -0 "${PIDS[$node]}" || fail "$node has ended"
 
 # ---- slots: limits.peers is 3
 add prefill third
-ends 1 "late is a peer already, of an operator" ctl prefill peer add late localhost:1 --tenants t
+ends 1 "late is already a peer, from an operator" ctl prefill peer add late localhost:1 --tenants t
 ends 1 "all 3 slots of limits.peers are in use" ctl prefill peer add fifth localhost:1 --tenants t
 ends 1 "no peer is called 'nobody'" ctl prefill peer remove nobody
 ends 1 "there is no tenant zork" ctl prefill peer add fifth localhost:1 --tenants zork

@@ -176,7 +176,7 @@ TEST(own_ticket_for_another_pool_is_refused_without_own_peer)
 TEST(own_peer_is_no_other_daemon_of_that_name)
 {
     static const char cause[] =
-        "another daemon calls itself as this one: give each a node of its own";
+        "another daemon uses this daemon's node name: give each its own `node`";
     char other_dir[RIG_DIR_BYTES];
     struct daemon other;
     uint16_t port = port_free(), other_port = port_free();

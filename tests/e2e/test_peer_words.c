@@ -221,7 +221,7 @@ TEST(lengths_and_counts_of_a_source_have_bounds)
     m.runs = runs;
     run.has_group = true;
     run.group = UINT32_MAX;
-    ends_link(&m, "pages of a group that no pool has");
+    ends_link(&m, "the message names pages of a group that no pool has");
     m = none;
     m.kind = PEER_PULL_MORE;
     m.err = TERN_INTERNAL;

@@ -28,7 +28,7 @@ ends 2 "" "$TERN_BIN/ternd" --config "$DIR/nowhere.yaml"
 ends 0 "" "$TERN_BIN/ternd" --check-config --admin.socket "$DIR/admin.sock" --tenant "$TENANT"
 ends 1 "" "$TERN_BIN/ternd" --admin.socket "$DIR/nowhere/admin.sock" --huge_pages=no --workers 1 --tenant "$TENANT"
 echo kept >"$DIR/file"
-ends 1 "something that is no socket is there: remove it" "$TERN_BIN/ternd" --admin.socket "$DIR/file" --huge_pages=no --workers 1 --tenant "$TENANT"
+ends 1 "the path exists and is not a socket: remove it" "$TERN_BIN/ternd" --admin.socket "$DIR/file" --huge_pages=no --workers 1 --tenant "$TENANT"
 [[ $(cat "$DIR/file") == kept ]] || fail "a file in the place of a socket was touched"
 ends 0 "" "$TERN_BIN/ternd" --help
 tr -s ' \n' ' ' <"$DIR/out" >"$DIR/help"

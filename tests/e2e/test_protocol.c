@@ -405,8 +405,8 @@ TEST(protocol_connections_above_the_limit_are_refused)
         assert_int_equal(rig_status(&answer), TERN_QUOTA);
         assert_closed_at_once(extra);
         assert_int_equal(tern_connect(rig.socket, RIG_WAIT_MS, &t), TERN_QUOTA);
-        assert_string_equal(tern_error_text(NULL), "tenant t0 has 24 connections, as many as it "
-                                                   "may: close one, or raise its conns_max");
+        assert_string_equal(tern_error_text(NULL), "tenant t0 has 24 connections, and may have no "
+                                                   "more: close one, or raise its conns_max");
         for (int i = 0; i < n; i++)
             assert_true(rig_ping(fds[i], 2, RIG_WAIT_MS));
         others_are_served();

@@ -26,7 +26,7 @@
 #define LONG        200000 /* tokens of a message in several pieces */
 
 #define EPOCH    41u /* of paths: any number */
-#define NOT_READ "peer=other dir=in reason=\"a message that cannot be read, or not in its turn\""
+#define NOT_READ "peer=other dir=in reason=\"a message is malformed or out of order\""
 
 static struct daemon rig;
 static struct rig_answer answer;

@@ -13,7 +13,7 @@ ends 0 "^no setting differs from what is in force$" "$CTL" reload
 sed -i 's/drain_ms: 600/drain_ms: 700/' "$DIR/config.yaml"
 printf 'log_level: debug\nlimits: {pools: 5}\n' >>"$DIR/config.yaml"
 ends 0 "^deadlines.drain_ms: 600 -> 700: would be done$" "$CTL" reload --dry-run
-ends 0 "^limits.pools: 32 -> 5: needs a restart, for memory and tables are sized by it at start$" "$CTL" reload --dry-run
+ends 0 "^limits.pools: 32 -> 5: needs a restart, for the daemon sizes memory and tables by this setting at its start$" "$CTL" reload --dry-run
 ends 0 "^2 would be done; 1 need a restart$" "$CTL" reload --dry-run # nothing was applied before it
 ! grep -q "event=setting_changed" "$DIR/log" || fail "a dry run changed something"
 json "$("$CTL" reload --dry-run --json)" "j['dry_run'] and not j['reloaded'] and (j['done'], j['restart']) == (2, 1)"

@@ -432,7 +432,7 @@ TEST(n3_layout_that_makes_no_sense_opens_no_pool)
     layout_of(&kv);
     kv.axes[2].name = "heads";
     assert_err(TERN_INVALID, tern_pool_open(e.tern, &kv.layout, RIG_WAIT_MS, &e.pool, NULL));
-    assert_said(e.tern, "an axis of a field is called");
+    assert_said(e.tern, "an axis of a field must be");
     layout_of(&kv);
     kv.group.page_bytes *= 2; /* fields, then bytes of no field, and one unit over both */
     assert_err(TERN_INVALID, tern_pool_open(e.tern, &kv.layout, RIG_WAIT_MS, &e.pool, NULL));
@@ -444,7 +444,7 @@ TEST(n3_layout_that_makes_no_sense_opens_no_pool)
     kv.layout.groups = two;
     kv.layout.ngroups = 2;
     assert_err(TERN_INVALID, tern_pool_open(e.tern, &kv.layout, RIG_WAIT_MS, &e.pool, NULL));
-    assert_said(e.tern, "either all groups of a pool");
+    assert_said(e.tern, "only some groups of the pool");
     assert_ok(e.tern, tern_pool_open(e.tern, layout_of(&kv), RIG_WAIT_MS, &e.pool, NULL));
     engine_close(&e);
 }

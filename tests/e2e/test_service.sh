@@ -150,13 +150,13 @@ assert not os.path.exists(path("code")), "ternd made that one itself"
 elsewhere = listening("elsewhere")
 plain = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
 for wrong, text in [
-    ([("chat", made["chat"])], "nothing here is called chat"),
-    ([("tenant-chat", made["chat"]), ("tenant-chat", made["chat"])], "nothing here is called tenant-chat"),
+    ([("chat", made["chat"])], "no socket is called chat"),
+    ([("tenant-chat", made["chat"]), ("tenant-chat", made["chat"])], "no socket is called tenant-chat"),
     ([("tenant-chat", elsewhere)], "the socket called tenant-chat does not listen at"),
     ([("tenant-chat", plain)], "the socket called tenant-chat does not listen at"),
     ([("tenant-chat", open("/dev/null"))], "the socket called tenant-chat does not listen at"),
-    ([("", made["chat"])], "nothing here is called"),
-    ([("x" * 200, made["chat"])], "longer than any of ours"),
+    ([("", made["chat"])], "no socket is called"),
+    ([("x" * 200, made["chat"])], "longer than admin or any"),
 ]:
     m.start(named[:1] + wrong)
     status, log = m.ended()

@@ -494,7 +494,7 @@ TEST(spill_d4_of_which_the_folder_is_gone)
     comes_back_lost(1);
     assert_true(state_is("gone"));
     wait_until(alarm_is("spill_failing"));
-    assert_true(rig_log_has(&rig, "the folder is gone", RIG_WAIT_MS));
+    assert_true(rig_log_has(&rig, "the folder is missing", RIG_WAIT_MS));
     assert_int_equal(comes_back(2), 0); /* not offered even once */
     compute_talk(&k, 1);
     assert_err(TERN_DISK, store(&k, &s));

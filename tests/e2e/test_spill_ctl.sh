@@ -105,5 +105,5 @@ grep -q "level=warn event=spill_foreign folder=gone " "$DIR/log" || fail "no lin
 ternd_start "spill: {dir: $SPILL, bytes: 1000T, headroom: 1M, threads: 1}" 16M 1
 grep -q "level=warn event=spill_too_large dir=$SPILL bytes=[0-9]* lacking_bytes=[1-9]" "$DIR/log" || fail "no line about bytes that are not there"
 ternd_stop
-ends 0 "warning: spill.bytes: the file system of $SPILL has [0-9]* bytes less" "$TERN_BIN/ternd" --config "$DIR/config.yaml" --check-config
+ends 0 "warning: spill.bytes: the file system of $SPILL lacks [0-9]* bytes" "$TERN_BIN/ternd" --config "$DIR/config.yaml" --check-config
 echo "all passed"

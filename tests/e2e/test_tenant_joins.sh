@@ -43,10 +43,10 @@ for node in prefill decode; do
     ends 0 "^1 done; 0 need a restart$" ctl $node reload
 done
 put prefill t0 "$(entry prefill t1 "memory: 32M, regions: 2")"
-ends 0 "^tenants\[t1\]: - -> t1: needs a restart, for memory is 33554432 and the reserve's is 67108864; regions is 2 and the reserve's is 1; sessions_max is 4096 and the reserve's is 512; say the reserve's, or leave out" ctl prefill reload
+ends 0 "^tenants\[t1\]: - -> t1: needs a restart, for memory is 33554432 and the reserve's is 67108864; regions is 2 and the reserve's is 1; sessions_max is 4096 and the reserve's is 512; set the reserve's, or leave out" ctl prefill reload
 mkdir "$DIR/prefill/t1.sock"
 put prefill "t0, t1" "$(entry prefill t1)"
-ends 0 "^tenants\[t1\]: - -> t1: failed, for .*t1.sock: something that is no socket is there" ctl prefill reload --dry-run
+ends 0 "^tenants\[t1\]: - -> t1: failed, for .*t1.sock: the path exists and is not a socket" ctl prefill reload --dry-run
 ends 0 "^0 done; 0 need a restart; 1 failed$" ctl prefill reload # and the peer does not see it
 rmdir "$DIR/prefill/t1.sock"
 mkdir "$DIR/prefill/spill/t1"
@@ -95,9 +95,9 @@ ends 0 "^no setting differs from what is in force$" ctl prefill reload
 
 # ---- the reserve is in use
 put prefill "t0, t1" "$(entry prefill t1)" "$(entry prefill t2)"
-ends 0 "^tenants\[t2\]: - -> t2: needs a restart, for reserve.tenants is 1: let it be more, or take one of these out of .tenants., which hold t1 [0-9]* engines, [0-9]* sessions, [0-9]* pools$" ctl prefill reload
+ends 0 "^tenants\[t2\]: - -> t2: needs a restart, for reserve.tenants is 1: raise it, or remove one of these from .tenants., which use it up: t1 [0-9]* engines, [0-9]* sessions, [0-9]* pools$" ctl prefill reload
 put prefill t0
-ends 0 "^tenants\[t1\]: t1 -> -: needs a restart, for the memory, the socket and the shares of a tenant are made at start$" ctl prefill reload
+ends 0 "^tenants\[t1\]: t1 -> -: needs a restart, for the daemon creates a tenant's memory, socket and shares at its start$" ctl prefill reload
 
 # ---- a restart makes all tenants of the file, and the reserve besides
 put prefill "" "$(entry prefill t1)"

@@ -245,7 +245,7 @@ wrong 2 "missing" "$CTL" pin
 wrong 2 "too many" "$CTL" status now
 wrong 1 "ternctl pools" "$CTL" evict --pool 77
 wrong 3 "that is no socket" "$CTL" --socket "$DIR/config.yaml" status
-wrong 1 "no change of this life of the daemon has that number" "$CTL" watch --from 5000000000
+wrong 1 "no change has that number since the daemon's start" "$CTL" watch --from 5000000000
 # refused STATUS ERROR PATTERN COMMAND...: with --json the error is an object, too
 refused() {
     local status=$1 error=$2 pattern=$3 rc=0

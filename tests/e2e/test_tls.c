@@ -357,8 +357,8 @@ TEST(tls_peers_that_prove_nothing_are_refused)
     comes_in_vain("evil/raw", TLS1_3_VERSION, "wrong_ca");
     comes_in_vain("stranger", TLS1_3_VERSION, "wrong_name");
     assert_true(rig_log_has(&rig, "from=127.0.0.1:", RIG_WAIT_MS));
-    assert_true(
-        rig_log_has(&rig, "its certificate names \\\"stranger\\\", which is no peer", RIG_WAIT_MS));
+    assert_true(rig_log_has(&rig, "its certificate names \\\"stranger\\\", which is not a peer",
+                            RIG_WAIT_MS));
     comes_in_vain("late", TLS1_3_VERSION, "expired");
     comes_in_vain("raw", TLS1_2_VERSION, "old_version");
     assert_true(rig_alive(&rig));

@@ -9,15 +9,15 @@
 #define COPY_STATE_TABLE(X)                                                                        \
     X(COPY, NONE, TO(COPY, WAITING) | TO(COPY, QUEUED), "nothing is being copied")                 \
     X(COPY, WAITING, TO(COPY, QUEUED) | TO(COPY, NONE),                                            \
-      "has the pages that it will write, and waits for the checksums of those that it reads")      \
+      "its destination pages are allocated; waits for the checksums of its source pages")          \
     X(COPY, QUEUED, TO(COPY, RUNNING) | TO(COPY, NONE),                                            \
-      "has the pages that it will write, and waits for a free copy job")                           \
+      "its destination pages are allocated; waits for a free copy job")                            \
     X(COPY, RUNNING, TO(COPY, DONE) | TO(COPY, CANCELLED) | TO(COPY, NONE),                        \
       "a job reads the pages of one tier and writes those of the other")                           \
     X(COPY, CANCELLED, TO(COPY, RUNNING) | TO(COPY, NONE),                                         \
-      "the job still runs, but nobody waits for it: its pages go on the acknowledgement")          \
+      "the job still runs, but nobody waits for it: its pages are freed on the acknowledgement")   \
     X(COPY, DONE, TO(COPY, NONE),                                                                  \
-      "acknowledged; becomes the node's at once, on the device as soon as its parent is there")
+      "acknowledged; becomes the node's at once, on the device once its parent is resident there")
 
 STATE_MACHINE(copy, COPY, COPY_STATE_TABLE)
 
@@ -33,18 +33,19 @@ STATE_MACHINE(seal, SEAL, SEAL_STATE_TABLE)
 #define RESUME_STATE_TABLE(X)                                                                      \
     X(RESUME, NONE, TO(RESUME, POINT) | TO(RESUME, RELEASED), "no commit ended here")              \
     X(RESUME, POINT, TO(RESUME, POINT) | TO(RESUME, RELEASED),                                     \
-      "a commit ended here: a resume point as long as its whole window is there")                  \
+      "a commit ended here: a resume point as long as its whole window is resident")               \
     X(RESUME, RELEASED, TO(RESUME, POINT) | TO(RESUME, RELEASED),                                  \
-      "an engine released the snapshot: superseded whatever lies below it")
+      "an engine released the snapshot: superseded, with or without nodes below it")
 
 STATE_MACHINE(resume, RESUME, RESUME_STATE_TABLE)
 
 /* A successor of a node is a resume point below it whose window does not reach its segment. */
 #define SUCCESSOR_STATE_TABLE(X)                                                                   \
-    X(SUCCESSOR, NONE, TO(SUCCESSOR, BELOW), "it has had none")                                    \
-    X(SUCCESSOR, BELOW, TO(SUCCESSOR, EARLIER), "it has one: superseded, if nobody needs it")      \
+    X(SUCCESSOR, NONE, TO(SUCCESSOR, BELOW), "the node has had none")                              \
+    X(SUCCESSOR, BELOW, TO(SUCCESSOR, EARLIER),                                                    \
+      "the node has one: superseded, if nobody needs it")                                          \
     X(SUCCESSOR, EARLIER, TO(SUCCESSOR, BELOW),                                                    \
-      "it had one, and was made a resume point anew; nodes above it may have one")
+      "the node had one, and became a resume point again; nodes above it may have one")
 
 STATE_MACHINE(successor, SUCCESSOR, SUCCESSOR_STATE_TABLE)
 

@@ -10,32 +10,32 @@
     X(PAGE, FREE, TO(PAGE, LEASED) | TO(PAGE, OWNED) | TO(PAGE, RESERVED) | TO(PAGE, COPYING),     \
       "in its slab's free list; nobody can write it")                                              \
     X(PAGE, LEASED, TO(PAGE, OWNED) | TO(PAGE, RETIRING) | TO(PAGE, FREE),                         \
-      "held ahead of need by one engine, which may write it; in no table that the daemon knows")   \
+      "leased to one engine, which may write it; in no table that the daemon knows")               \
     X(PAGE, OWNED, TO(PAGE, COMMITTED) | TO(PAGE, HANDED) | TO(PAGE, RETIRING) | TO(PAGE, FREE),   \
       "in one session's table; its engine writes it")                                              \
     X(PAGE, HANDED, TO(PAGE, OWNED) | TO(PAGE, RETIRING) | TO(PAGE, FREE),                         \
-      "behind the committed length of a session that was handed over; written no more")            \
+      "behind the committed length of a session that was handed over; no longer written")          \
     X(PAGE, COMMITTED, TO(PAGE, FREE),                                                             \
-      "in one prefix node's snapshot; written no more; sessions borrow it")                        \
+      "in one prefix node's snapshot; no longer written; sessions borrow it")                      \
     X(PAGE, RESERVED, TO(PAGE, VERIFIED) | TO(PAGE, QUARANTINE) | TO(PAGE, FREE),                  \
       "arriving in one transfer: our receive writes it")                                           \
     X(PAGE, VERIFIED,                                                                              \
       TO(PAGE, COMMITTED) | TO(PAGE, OWNED) | TO(PAGE, QUARANTINE) | TO(PAGE, FREE),               \
       "arrived, checksum agrees, not published")                                                   \
     X(PAGE, RETIRING, TO(PAGE, FREE),                                                              \
-      "given back; a step of its engine that is not done may still touch it")                      \
+      "released; an unfinished step of its engine may still touch it")                             \
     X(PAGE, QUARANTINE, TO(PAGE, FREE),                                                            \
-      "transfer aborted; free only on the proof that nothing can write it")                        \
+      "its transfer was aborted; free only on the proof that nothing can write it")                \
     X(PAGE, COPYING, TO(PAGE, COMMITTED) | TO(PAGE, FREE),                                         \
-      "of one prefix node, on either tier: a copy from the other one writes it, or is about to")
+      "of one prefix node, on either tier: a copy from the other tier writes it, or will")
 
 STATE_MACHINE_IN(uint8_t, page, PAGE, PAGE_STATE_TABLE)
 
 /* The checksum of a page. Its node has one machine for all its pages (SEAL). */
 #define PAGE_SEAL_STATE_TABLE(X)                                                                   \
     X(PAGE_SEAL, NONE, TO(PAGE_SEAL, NONE) | TO(PAGE_SEAL, RUNNING) | TO(PAGE_SEAL, DONE),         \
-      "not known: so is that of each page when it is taken")                                       \
-    X(PAGE_SEAL, RUNNING, TO(PAGE_SEAL, DONE), "a job computes it")                                \
+      "unknown, as for each page that is allocated")                                               \
+    X(PAGE_SEAL, RUNNING, TO(PAGE_SEAL, DONE), "a job computes the checksum")                      \
     X(PAGE_SEAL, DONE, TO(PAGE_SEAL, NONE), "known")
 
 STATE_MACHINE_IN(uint8_t, page_seal, PAGE_SEAL, PAGE_SEAL_STATE_TABLE)

@@ -10,8 +10,9 @@
     X(POOL, OPEN, TO(POOL, CLOSING) | TO(POOL, EMPTY),                                             \
       "engines may map it; a host tier stays open until its pool is zeroed", "open")               \
     X(POOL, CLOSING, TO(POOL, ZEROING),                                                            \
-      "gives out nothing more; its prefixes go as their pins end", "closing")                      \
-    X(POOL, ZEROING, TO(POOL, EMPTY), "a job zeroes its range: then it may be another's", "zeroing")
+      "allocates nothing more; its prefixes are evicted as their pins end", "closing")             \
+    X(POOL, ZEROING, TO(POOL, EMPTY), "a job zeroes its range: then another pool may use it",      \
+      "zeroing")
 
 STATE_MACHINE(pool, POOL, POOL_STATE_TABLE)
 
@@ -19,14 +20,15 @@ STATE_MACHINE(pool, POOL, POOL_STATE_TABLE)
     X(ENGINE, EMPTY, TO(ENGINE, JOINING), "there is none", "empty")                                \
     X(ENGINE, JOINING, TO(ENGINE, LIVE) | TO(ENGINE, DYING) | TO(ENGINE, ENDING),                  \
       "not every rank has joined yet", "joining")                                                  \
-    X(ENGINE, LIVE, TO(ENGINE, DYING) | TO(ENGINE, ENDING), "every rank has joined: it is served", \
-      "live")                                                                                      \
+    X(ENGINE, LIVE, TO(ENGINE, DYING) | TO(ENGINE, ENDING),                                        \
+      "every rank has joined: the engine's requests are served", "live")                           \
     X(ENGINE, DYING, TO(ENGINE, ENDING),                                                           \
-      "a process of it died or left: nothing more is done for it, and nothing of it is used "      \
-      "again",                                                                                     \
+      "a process of the engine died or left: its requests are refused, and none of its pages is "  \
+      "reused",                                                                                    \
       "dying")                                                                                     \
     X(ENGINE, ENDING, TO(ENGINE, EMPTY),                                                           \
-      "its last process is gone: what it held is given back in pieces, and then its name is free", \
+      "its last process has exited: sessions and pages are released in pieces, then its name is "  \
+      "free",                                                                                      \
       "ending")
 
 STATE_MACHINE(engine, ENGINE, ENGINE_STATE_TABLE)
@@ -39,10 +41,10 @@ STATE_MACHINE(engine, ENGINE, ENGINE_STATE_TABLE)
     X(SESSION, OPEN,                                                                               \
       TO(SESSION, OPEN) | TO(SESSION, MATCHING) | TO(SESSION, TURN) | TO(SESSION, RETRACTING) |    \
           TO(SESSION, RETRACTED) | TO(SESSION, CLOSING),                                           \
-      "no turn was admitted: it has no pages", "open")                                             \
+      "no turn was admitted: the session has no pages", "open")                                    \
     X(SESSION, MATCHING,                                                                           \
       TO(SESSION, MATCHING) | TO(SESSION, OPEN) | TO(SESSION, TURN) | TO(SESSION, CLOSING),        \
-      "some pieces of a Match have come: it holds the HISTORY that they found", "matching")        \
+      "some pieces of a Match have come: it pins the HISTORY that they found", "matching")         \
     X(SESSION, TURN,                                                                               \
       TO(SESSION, MATCHING) | TO(SESSION, TURN) | TO(SESSION, IDLE) | TO(SESSION, OPEN) |          \
           TO(SESSION, FETCHING) | TO(SESSION, RETRACTING) | TO(SESSION, RETRACTED) |               \
@@ -52,26 +54,26 @@ STATE_MACHINE(engine, ENGINE, ENGINE_STATE_TABLE)
       TO(SESSION, MATCHING) | TO(SESSION, IDLE) | TO(SESSION, TURN) | TO(SESSION, OPEN) |          \
           TO(SESSION, FETCHING) | TO(SESSION, RETRACTING) | TO(SESSION, RETRACTED) |               \
           TO(SESSION, LOADING) | TO(SESSION, HANDED) | TO(SESSION, CLOSING),                       \
-      "its last turn is finished: it keeps its pages for the next", "idle")                        \
+      "its last turn is finished: the session keeps its pages for the next", "idle")               \
     X(SESSION, FETCHING, TO(SESSION, TURN) | TO(SESSION, OPEN) | TO(SESSION, CLOSING),             \
-      "a transfer from a peer brings it chunks", "fetching")                                       \
+      "a transfer from a peer adds chunks", "fetching")                                            \
     X(SESSION, HANDED, TO(SESSION, CLOSING),                                                       \
-      "handed over: its engine finds it no more, and whoever shows its ticket may fetch it",       \
+      "handed over: its engine no longer finds it, and whoever has the ticket may fetch it",       \
       "handed_over")                                                                               \
     X(SESSION, CLOSING, TO(SESSION, EMPTY),                                                        \
-      "closed: nobody finds it any more, and what it holds is given back in pieces", "closing")    \
+      "closed: nobody finds it, and its pages and pins are released in pieces", "closing")         \
     X(SESSION, RETRACTING,                                                                         \
       TO(SESSION, RETRACTED) | TO(SESSION, OPEN) | TO(SESSION, TURN) | TO(SESSION, IDLE) |         \
           TO(SESSION, CLOSING),                                                                    \
-      "runs on until the host has all that it needs and its step has passed", "retracting")        \
+      "runs until the host tier has all its pages and its step has passed", "retracting")          \
     X(SESSION, RETRACTED,                                                                          \
       TO(SESSION, LOADING) | TO(SESSION, OPEN) | TO(SESSION, TURN) | TO(SESSION, IDLE) |           \
           TO(SESSION, CLOSING),                                                                    \
-      "away: a Recover brings it back; an Abort or a Close ends that", "retracted")                \
+      "retracted: a Recover loads its pages; an Abort or a Close ends the state", "retracted")     \
     X(SESSION, LOADING,                                                                            \
       TO(SESSION, RETRACTED) | TO(SESSION, OPEN) | TO(SESSION, TURN) | TO(SESSION, IDLE) |         \
           TO(SESSION, CLOSING),                                                                    \
-      "pages of the host tier are coming back for a Recover or a Fetch", "loading")
+      "pages of the host tier are being loaded for a Recover or a Fetch", "loading")
 
 STATE_MACHINE(session, SESSION, SESSION_STATE_TABLE)
 
@@ -79,17 +81,17 @@ STATE_MACHINE(session, SESSION, SESSION_STATE_TABLE)
 #define LOAD_STATE_TABLE(X)                                                                        \
     X(LOAD, NONE, TO(LOAD, COUNTING), "there is none", "none")                                     \
     X(LOAD, COUNTING, TO(LOAD, BEGINNING) | TO(LOAD, LEAVING),                                     \
-      "counts the pages that the device lacks, and has room made for them", "counting")            \
+      "counts the pages that the device lacks, and makes room for them", "counting")               \
     X(LOAD, BEGINNING, TO(LOAD, COUNTING) | TO(LOAD, COMING) | TO(LOAD, LEAVING),                  \
       "becomes a loader of each node, and begins its copy", "beginning")                           \
     X(LOAD, COMING, TO(LOAD, COUNTING) | TO(LOAD, LOOKING) | TO(LOAD, ENDING) | TO(LOAD, LEAVING), \
       "waits for the copies", "coming")                                                            \
     X(LOAD, LOOKING, TO(LOAD, COMING) | TO(LOAD, LEAVING),                                         \
-      "some copy was lost: looks whether it is one of the path's", "looking")                      \
+      "some copy was lost: checks whether the copy belongs to the path", "looking")                \
     X(LOAD, ENDING, TO(LOAD, NONE),                                                                \
-      "the session holds the path on the device: the nodes lose their loader", "ending")           \
+      "the session pins the path on the device: the nodes lose their loader", "ending")            \
     X(LOAD, LEAVING, TO(LOAD, NONE),                                                               \
-      "it failed or was ended: the nodes lose their loader, and are lent again", "leaving")
+      "the load failed or was ended: the nodes lose their loader, and are lent again", "leaving")
 
 STATE_MACHINE(load, LOAD, LOAD_STATE_TABLE)
 
@@ -97,7 +99,8 @@ STATE_MACHINE(load, LOAD, LOAD_STATE_TABLE)
 #define TICKET_STATE_TABLE(X)                                                                      \
     X(TICKET, NONE, TO(TICKET, PROMISED) | TO(TICKET, WAITING), "there is none", "none")           \
     X(TICKET, PROMISED, TO(TICKET, WAITING) | TO(TICKET, NONE),                                    \
-      "its session still runs: a Handoff gives it its length, and until then it holds nothing",    \
+      "its session still runs: a Handoff sets the ticket's length, and until then the ticket "     \
+      "pins nothing",                                                                              \
       "promised")                                                                                  \
     X(TICKET, WAITING, TO(TICKET, QUEUED) | TO(TICKET, NONE),                                      \
       "the last step that writes its pages has not passed", "waiting")                             \
@@ -115,15 +118,15 @@ STATE_MACHINE(ticket, TICKET, TICKET_STATE_TABLE)
     X(GATE, CLAIMED, TO(GATE, FREE) | TO(GATE, CLOSING),                                           \
       "a turn is in flight: only the handle that its TurnBegin answered is good", "in_flight")     \
     X(GATE, CLOSING, TO(GATE, FREE) | TO(GATE, CLOSED) | TO(GATE, UNCLOSED),                       \
-      "the same, and a SessionClose waits for the end of the turn: the session's own handle is "   \
+      "a turn is in flight, and a SessionClose waits for its end: the session's own handle is "    \
       "GONE",                                                                                      \
       "closing")                                                                                   \
     X(GATE, UNCLOSED, TO(GATE, FREE),                                                              \
-      "the turn has ended without saying what it has in flight: whoever waits to close the "       \
-      "session is told so",                                                                        \
+      "the turn has ended without naming its last step: the waiting SessionClose gets that as "    \
+      "its answer",                                                                                \
       "unclosed")                                                                                  \
     X(GATE, CLOSED, TO(GATE, FREE),                                                                \
-      "the turn has ended: the session is closed as soon as what it holds can be released",        \
+      "the turn has ended: the session is closed as soon as its pages and pins can be released",   \
       "closed")
 
 STATE_MACHINE(gate, GATE, GATE_STATE_TABLE)
@@ -136,14 +139,14 @@ STATE_MACHINE(gate, GATE, GATE_STATE_TABLE)
       "the turn in flight has its pages, and writes them", "prepared")                             \
     X(TURN_RECORD, CHECKING,                                                                       \
       TO(TURN_RECORD, KEPT) | TO(TURN_RECORD, LEAVING) | TO(TURN_RECORD, EMPTY),                   \
-      "written: a worker looks at it before anything is stored", "checking")                       \
+      "written: a worker checks the record before anything is stored", "checking")                 \
     X(TURN_RECORD, LEAVING, TO(TURN_RECORD, EMPTY),                                                \
-      "its turn is over while a worker looks at it: nothing will be stored", "leaving")            \
+      "its turn ended while a worker checks the record: nothing will be stored", "leaving")        \
     X(TURN_RECORD, KEPT, TO(TURN_RECORD, HELD) | TO(TURN_RECORD, EMPTY),                           \
-      "it is one of its session's", "kept")                                                        \
+      "stored with its session", "kept")                                                           \
     X(TURN_RECORD, HELD, TO(TURN_RECORD, EMPTY),                                                   \
-      "nobody needs it, and a turn that never ended may still touch its pages: they are free "     \
-      "when its engine has ended",                                                                 \
+      "nobody needs the record, but a turn that never ended may still touch its pages: they are "  \
+      "free when its engine has ended",                                                            \
       "held")
 
 STATE_MACHINE(turn_record, TURN_RECORD, TURN_RECORD_STATE_TABLE)
@@ -154,24 +157,24 @@ STATE_MACHINE(turn_record, TURN_RECORD, TURN_RECORD_STATE_TABLE)
     X(PULL, ASKED,                                                                                 \
       TO(PULL, RUNNING) | TO(PULL, PUT_OFF) | TO(PULL, WAITING) | TO(PULL, ASKED_ENDS) |           \
           TO(PULL, EMPTY),                                                                         \
-      "the source was asked, and has not offered yet", "asked")                                    \
+      "the request was sent, and the source has not offered yet", "asked")                         \
     X(PULL, PUT_OFF, TO(PULL, ASKED) | TO(PULL, ASKED_ENDS),                                       \
-      "the source is busy; of a tenant, one transfer at a time asks it again when it said",        \
+      "the source is busy; one transfer of a tenant at a time asks it again, when it said",        \
       "waiting")                                                                                   \
     X(PULL, WAITING, TO(PULL, ASKED) | TO(PULL, PUT_OFF) | TO(PULL, ASKED_ENDS),                   \
-      "the source has not published enough yet; it is asked again, each time a little later; or "  \
-      "its pages are taken before it is asked; or peers are asked who has it",                     \
+      "the source has not published enough and is asked again, each time later; or pages are "     \
+      "allocated before the request; or peers are asked who has the tokens",                       \
       "waiting")                                                                                   \
     X(PULL, ASKED_ENDS, TO(PULL, EMPTY),                                                           \
-      "ends before a page was asked for, as soon as there is room for the actions", "asked")       \
+      "ends before it requested a page, as soon as there is room for the actions", "asked")        \
     X(PULL, RUNNING, TO(PULL, GIVEN_UP) | TO(PULL, RUNNING_ENDS),                                  \
       "pages arrive, batch by batch, and are published", "running")                                \
     X(PULL, GIVEN_UP, TO(PULL, RUNNING_ENDS),                                                      \
       "the source refused a page, and its message, which says why, is awaited", "running")         \
     X(PULL, RUNNING_ENDS, TO(PULL, STOPPING),                                                      \
-      "asks for nothing more, and ends as soon as there is room for the actions", "running")       \
+      "requests nothing more, and ends as soon as there is room for the actions", "running")       \
     X(PULL, STOPPING, TO(PULL, EMPTY),                                                             \
-      "over for its session; waits for the proof that nothing writes its pages", "stopping")
+      "ended for its session; waits for the proof that nothing writes its pages", "stopping")
 
 STATE_MACHINE(pull, PULL, PULL_STATE_TABLE)
 
@@ -179,19 +182,19 @@ STATE_MACHINE(pull, PULL, PULL_STATE_TABLE)
 #define SERVE_STATE_TABLE(X)                                                                       \
     X(SERVE, EMPTY, TO(SERVE, WALKING), "there is none", "empty")                                  \
     X(SERVE, WALKING, TO(SERVE, SEALING) | TO(SERVE, SEALING_ENDS) | TO(SERVE, EMPTY),             \
-      "the peer is asked for the tokens that follow; what they led to is pinned", "walking")       \
+      "the peer is asked for the following tokens; the prefix found so far is pinned", "walking")  \
     X(SERVE, SEALING, TO(SERVE, OPEN) | TO(SERVE, SEALING_ENDS),                                   \
       "its pages are pinned; some checksums are still being computed", "sealing")                  \
     X(SERVE, SEALING_ENDS, TO(SERVE, EMPTY),                                                       \
-      "ends before it was offered, as soon as there is room for the actions", "sealing")           \
+      "ends before its offer, as soon as there is room for the actions", "sealing")                \
     X(SERVE, OPEN, TO(SERVE, OPEN_ENDS), "offered: the peer reads", "open")                        \
     X(SERVE, OPEN_ENDS, TO(SERVE, STOPPING), "ends as soon as there is room for the actions",      \
       "open")                                                                                      \
     X(SERVE, STOPPING, TO(SERVE, UNTOLD) | TO(SERVE, EMPTY),                                       \
-      "over; the pin stays until the data path proves that nothing reads", "stopping")             \
+      "ended; the pin stays until the data path proves that nothing reads", "stopping")            \
     X(SERVE, UNTOLD, TO(SERVE, EMPTY),                                                             \
-      "a ticket was offered and nothing reads it: its peer has not said how the fetch ended, and " \
-      "may have all of it",                                                                        \
+      "a ticket was offered and nothing reads it: its peer has not reported how the fetch ended, " \
+      "and may have all pages",                                                                    \
       "stopping")
 
 STATE_MACHINE(serve, SERVE, SERVE_STATE_TABLE)
@@ -200,25 +203,25 @@ STATE_MACHINE(serve, SERVE, SERVE_STATE_TABLE)
 #define RESET_STATE_TABLE(X)                                                                       \
     X(RESET, EMPTY, TO(RESET, ASKED), "there is none", "empty")                                    \
     X(RESET, ASKED, TO(RESET, OWED) | TO(RESET, OVER) | TO(RESET, EMPTY),                          \
-      "peers are told; an engine, or the peer that told us, may wait for the answer", "asked")     \
+      "peers get the reset; an engine, or the peer that sent it, may wait for the answer",         \
+      "asked")                                                                                     \
     X(RESET, OWED, TO(RESET, ASKED) | TO(RESET, OVER) | TO(RESET, EMPTY),                          \
-      "answered; peers that were not connected are told when they are", "owed")                    \
+      "answered; peers that were not connected get it when they connect", "owed")                  \
     X(RESET, OVER, TO(RESET, EMPTY),                                                               \
-      "all have heard; remembered, while there is room, so that none of before takes effect",      \
-      "over")
+      "all peers have it; kept, while there is room, so that no older one takes effect", "over")
 
 STATE_MACHINE(reset, RESET, RESET_STATE_TABLE)
 
 /* A peer's knowledge of a reset. */
 #define HEARD_STATE_TABLE(X)                                                                       \
     X(HEARD, NOTHING, TO(HEARD, NOTHING) | TO(HEARD, TOLD) | TO(HEARD, ALL),                       \
-      "it is to be told when it is connected", "nothing")                                          \
+      "receives the reset when it connects", "nothing")                                            \
     X(HEARD, TOLD, TO(HEARD, NOTHING) | TO(HEARD, PARTLY) | TO(HEARD, ALL),                        \
-      "it was told, and has not answered", "told")                                                 \
+      "it has been sent the reset, and has not answered", "told")                                  \
     X(HEARD, PARTLY, TO(HEARD, NOTHING) | TO(HEARD, PARTLY) | TO(HEARD, ALL),                      \
-      "it has reset the namespace; some of its own peers are still to be told", "partly")          \
+      "the peer has reset the namespace, and some of its own peers have not", "partly")            \
     X(HEARD, ALL, TO(HEARD, NOTHING) | TO(HEARD, ALL),                                             \
-      "it has, and all that it could fetch from; or there is no such peer", "all")
+      "the peer and all that it could fetch from have reset it; or there is no such peer", "all")
 
 STATE_MACHINE(heard, HEARD, HEARD_STATE_TABLE)
 
@@ -227,10 +230,10 @@ STATE_MACHINE(heard, HEARD, HEARD_STATE_TABLE)
     X(DISK_FILE, EMPTY, TO(DISK_FILE, WRITING) | TO(DISK_FILE, KEPT), "there is none", "empty")    \
     X(DISK_FILE, WRITING, TO(DISK_FILE, KEPT) | TO(DISK_FILE, EMPTY),                              \
       "is being written: nothing of it can be found yet", "writing")                               \
-    X(DISK_FILE, KEPT, TO(DISK_FILE, LEAVING), "durable, and some of its extents are needed",      \
+    X(DISK_FILE, KEPT, TO(DISK_FILE, LEAVING), "durable, and entries need some of its extents",    \
       "kept")                                                                                      \
     X(DISK_FILE, LEAVING, TO(DISK_FILE, EMPTY),                                                    \
-      "nothing of it is needed: its number is free when it is gone for good", "leaving")
+      "no entry needs it: its number is free when the file is removed for good", "leaving")
 
 STATE_MACHINE(disk_file, DISK_FILE, DISK_FILE_STATE_TABLE)
 
@@ -238,11 +241,11 @@ STATE_MACHINE(disk_file, DISK_FILE, DISK_FILE_STATE_TABLE)
 #define DISK_STORE_STATE_TABLE(X)                                                                  \
     X(DISK_STORE, EMPTY, TO(DISK_STORE, DUE), "there is none", "empty")                            \
     X(DISK_STORE, DUE, TO(DISK_STORE, QUEUED) | TO(DISK_STORE, EMPTY),                             \
-      "the step that wrote its node has not passed, or others needed the pages at once: it pins "  \
-      "nothing",                                                                                   \
+      "the step that wrote its node has not passed, or others needed the pages at once: the "      \
+      "store pins nothing",                                                                        \
       "due")                                                                                       \
     X(DISK_STORE, QUEUED, TO(DISK_STORE, WRITING) | TO(DISK_STORE, DUE) | TO(DISK_STORE, EMPTY),   \
-      "waits for its turn, for checksums or for room; what it needs is pinned where it lies",      \
+      "waits for its turn, checksums or room; the pages that it needs are pinned on their tier",   \
       "queued")                                                                                    \
     X(DISK_STORE, WRITING, TO(DISK_STORE, QUEUED) | TO(DISK_STORE, EMPTY),                         \
       "a file with its next chunks is being written", "writing")

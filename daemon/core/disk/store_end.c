@@ -17,8 +17,7 @@ static const char *end_text(enum tern_err err)
     case TERN_CORRUPT: return "a page in memory does not match its checksum: nothing was stored";
     case TERN_BUSY: return STORE_TIME_OVER;
     default:
-        return "the disk could not be written, and serving continues: the daemon's log has the "
-               "cause";
+        return "the disk could not be written; serving continues: the daemon's log has the cause";
     }
 }
 

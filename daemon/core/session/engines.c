@@ -148,8 +148,7 @@ static enum tern_err seat_take(struct core *c, struct engine *e, uint32_t conn,
                       "the daemon is still releasing the pages of a former engine of that name: "
                       "join again in a moment");
     if (e->world != j->world)
-        return refuse(ret, TERN_CONFLICT,
-                      "the engine's other ranks joined with another world size");
+        return refuse(ret, TERN_CONFLICT, "its other ranks joined with another world size");
     if (proc->alive &&
         (proc->proc != cn->proc || (e->conns[seat] != NONE && e->conns[seat] != conn)))
         return refuse(

@@ -154,7 +154,7 @@ enum tern_err pool_map(struct core *c, struct actions *out, struct call *call, s
     TRY(pool_of_request(c, e, call->req->pool_map.pool, &p, ret));
     if (p->regions != e->world)
         return refuse(ret, TERN_INVALID,
-                      "an engine of another world size opened the pool: open one of your own");
+                      "the pool was opened by an engine of another world size: open another");
     if (!pool_suits(p, e))
         return refuse(ret, TERN_INVALID,
                       "the pool lies on other devices than this engine's ranks: open another, or "

@@ -30,8 +30,7 @@
 
 #define TOO_MANY_TOKENS "the list would be longer than the 4,194,304 tokens of a session"
 
-#define TOO_MANY_KEYS                                                                              \
-    "a request has at most 1,024 extra keys: append some tokens in a later request"
+#define TOO_MANY_KEYS "a request has at most 1,024 extra keys: append some tokens later"
 
 #define TABLE_TOO_LONG                                                                             \
     "the session's table would have # pages, and an answer of frame_body_max bytes can name only " \

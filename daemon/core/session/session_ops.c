@@ -417,9 +417,9 @@ static enum tern_err end_check(const struct core *c, const struct session *s, st
                       "ended, at the turn's deadline at the latest");
     if (s->state == SESSION_FETCHING || s->state == SESSION_LOADING ||
         s->state == SESSION_RETRACTING)
-        return refuse(ret, TERN_BUSY,
-                      "a transfer or a copy for the session is under way: close the session when "
-                      "that has ended");
+        return refuse(
+            ret, TERN_BUSY,
+            "a transfer or a copy for the session is under way: close it when that has ended");
     if (s->state == SESSION_TURN || s->state == SESSION_MATCHING)
         return refuse(ret, TERN_CONFLICT,
                       "the session's engine uses it, and steps that were never named may touch its "

@@ -131,8 +131,7 @@ enum tern_err record_prepare(struct core *c, struct actions *out, struct call *c
 
     TRY(in_turn(s, req->session, ret));
     if (s->prepared != NONE && turn_record_at(c, s->prepared)->state != TURN_RECORD_PREPARED)
-        return refuse(ret, TERN_BUSY,
-                      "the record that was put is still being checked: wait for it");
+        return refuse(ret, TERN_BUSY, "the last record put is still being checked: wait for it");
     if (s->prepared != NONE)
         record_free(c, turn_record_at(c, s->prepared));
     TRY(prepare_check(c, s, req, ret));

@@ -679,7 +679,7 @@ enum tern_err admin_answer(const struct admin_ctx *ctx, const char *command, cha
     err = answer(ctx, command, &q, out);
     if (err == TERN_UNSUPPORTED)
         snprintf(why, ADMIN_WHY_BYTES,
-                 "this daemon knows no such command: its version is " TERN_VERSION
+                 "this daemon does not know that command: its version is " TERN_VERSION
                  ", use the ternctl that came with it");
     if (err != TERN_OK) {
         *out = before;

@@ -37,7 +37,7 @@ static enum tern_err evict(struct daemon *d, const Tern__Wire__Admin *m, struct 
         return TERN_GONE;
     if (view.tier == TIER_HOST) {
         snprintf(why, ADMIN_WHY_BYTES,
-                 "pool %u is the host tier of pool %u: evict --pool %u gives back on both", pool,
+                 "pool %u is the host tier of pool %u: evict --pool %u evicts on both", pool,
                  view.other, view.other);
         return TERN_INVALID;
     }

@@ -66,8 +66,8 @@ enum tern_err drain_undo(struct daemon *d, const char **ret_why)
         return TERN_OK;
     if (d->state != DAEMON_DRAINING) {
         *ret_why = d->state == DAEMON_LEAVING
-                       ? "a signal ends this daemon, as of `systemctl stop`: start it again"
-                       : "this daemon stores what is cached and ends: start it again";
+                       ? "a signal is ending this daemon, as by `systemctl stop`: start it again"
+                       : "this daemon is storing its cache and exiting: start it again";
         return TERN_CONFLICT;
     }
     daemon_state_move(&d->state, DAEMON_SERVING);

@@ -40,7 +40,7 @@ static enum tern_err add(struct daemon *d, const Tern__Wire__Admin *m, struct te
     }
     TRY(config_peer_read(d->config, &text, &peer, why));
     if (config_peer_slot(d->config, peer.name, &slot) == TERN_OK) {
-        snprintf(why, CONFIG_WHY_BYTES, "%s is a peer already, of %s: remove it first", peer.name,
+        snprintf(why, CONFIG_WHY_BYTES, "%s is already a peer, from %s: remove it first", peer.name,
                  d->config->peers[slot].by_member     ? "tern-member"
                  : d->config->peers[slot].by_operator ? "an operator"
                                                       : "the configuration");
@@ -48,13 +48,13 @@ static enum tern_err add(struct daemon *d, const Tern__Wire__Admin *m, struct te
     }
     unfit = links_unfit(d, &peer);
     if (unfit) {
-        snprintf(why, CONFIG_WHY_BYTES, "it needs a restart: %s", unfit);
+        snprintf(why, CONFIG_WHY_BYTES, "the change needs a restart: %s", unfit);
         return TERN_UNSUPPORTED;
     }
     if (links_free(d) == 0) {
         snprintf(why, CONFIG_WHY_BYTES,
-                 "all %u slots of limits.peers are in use, or being left: remove a peer, ask again "
-                 "in a moment, or raise it and restart",
+                 "all %u slots of limits.peers are in use or closing: remove a peer, retry in a "
+                 "moment, or raise limits.peers and restart",
                  d->limits.peers);
         return TERN_BUSY;
     }

@@ -142,7 +142,7 @@ static enum tern_err tape_command(struct daemon *d, struct asked *a)
 
     TRY(ARGUMENTS(a, takes));
     keep = d->config->tape_tokens || tokens == 1;
-    a->why = "this daemon records no tape: set tape.bytes";
+    a->why = "this daemon records no tape: set tape.bytes and restart";
     if (!d->tape)
         return TERN_UNSUPPORTED;
     TRY(save_tape(d, path, keep, a));
@@ -174,7 +174,7 @@ static enum tern_err drain_command(struct daemon *d, struct asked *a)
     const struct admin_arg takes[] = {{.key = "wait", .number = &wait, .max = 1}};
 
     TRY(ARGUMENTS(a, takes));
-    a->why = "this connection waits for the end of a drain already";
+    a->why = "this connection already waits for the end of a drain";
     if (wait && a->c->drain_request != 0)
         return TERN_BUSY;
     drain_begin(d, DAEMON_DRAINING);
@@ -203,7 +203,7 @@ static enum tern_err reload_command(struct daemon *d, struct asked *a)
     const struct admin_arg takes[] = {{.key = "dry_run", .number = &dry_run, .max = 1}};
 
     TRY(ARGUMENTS(a, takes));
-    a->why = "the configuration is being read already: ask again in a moment";
+    a->why = "a reload is already under way: retry in a moment";
     if (!reload_begin(d, dry_run == 1))
         return TERN_BUSY;
     a->c->reload_request = a->h->request_id;

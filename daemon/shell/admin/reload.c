@@ -141,8 +141,8 @@ static const char *why_not_peer(const struct reloading *r, const struct config_c
     if (unfit || change->of != CHANGE_OF_PEER_ADDED)
         return unfit;
     return links_free(r->d) > r->joining ? NULL
-                                         : "all slots of limits.peers are in use, or being left: "
-                                           "reload again in a moment, or raise it";
+                                         : "all slots of limits.peers are in use or closing: "
+                                           "reload again in a moment, or raise limits.peers";
 }
 
 /* Reasons beside the row's: TLS exists from the start or not at all, and a peer needs a slot. */
@@ -155,8 +155,8 @@ static const char *why_not(struct reloading *r, const struct config_change *chan
     if (change->of == CHANGE_OF_TENANT_ADDED)
         return tenant_needs_restart(r->d, change, r->why);
     if (change->of == CHANGE_OF_SETTING && strncmp(change->setting, "tls.", 4) == 0 && had != has)
-        return had ? "this daemon began with certificates"
-                   : "this daemon began without certificates";
+        return had ? "this daemon started with certificates"
+                   : "this daemon started without certificates";
     return change->why;
 }
 

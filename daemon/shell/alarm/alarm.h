@@ -11,12 +11,13 @@
 
 /* The states of an alarm. */
 #define ALARM_STATE_TABLE(X)                                                                       \
-    X(ALARM, CLEAR, TO(ALARM, RISING), "its condition does not hold")                              \
+    X(ALARM, CLEAR, TO(ALARM, RISING), "its condition is false")                                   \
     X(ALARM, RISING, TO(ALARM, CLEAR) | TO(ALARM, ON),                                             \
-      "its condition holds, and has not for long enough")                                          \
-    X(ALARM, ON, TO(ALARM, FALLING), "its beginning was told, and its condition holds, or nearly") \
+      "its condition is true, but not for long enough")                                            \
+    X(ALARM, ON, TO(ALARM, FALLING),                                                               \
+      "its beginning is logged, and its condition is true or was until a moment ago")              \
     X(ALARM, FALLING, TO(ALARM, ON) | TO(ALARM, CLEAR),                                            \
-      "its condition holds no more, and has not for long enough")
+      "its condition is false, but not for long enough")
 
 STATE_MACHINE(alarm, ALARM, ALARM_STATE_TABLE)
 

@@ -12,71 +12,67 @@
 #define ALARM_TABLE(X)                                                                             \
     X(QUARANTINE_OLD, quarantine_old, DAEMON, WARN, 0, 1000,                                       \
       "pages have waited 10 s for the proof that nothing can write them", "none have waited 5 s",  \
-      "pages wait in quarantine, since a write of a peer may still arrive",                        \
-      "look at that peer in `ternctl peers`; if its pages never come back, drain and restart "     \
-      "this "                                                                                      \
-      "daemon")                                                                                    \
+      "pages wait in quarantine because a peer's write may still arrive",                          \
+      "check that peer in `ternctl peers`; if the pages stay in quarantine, drain and restart "    \
+      "this daemon")                                                                               \
     X(STEP_OVERDUE, step_overdue, ENGINE, WARN, 0, 0,                                              \
-      "something waits for a step of the engine, and none has passed for "                         \
-      "`deadlines.step_alarm_ms`; at once where a rank shows a step that its engine cannot have "  \
+      "a release or commit waits for a step of the engine, and none has passed for "               \
+      "`deadlines.step_alarm_ms`; at once if a rank publishes a step that its engine cannot have " \
       "reached",                                                                                   \
       "a step has passed, nothing waits, or the engine is gone",                                   \
-      "pages of the engine wait for a step, and none passes",                                      \
-      "look whether that rank hangs, and if it does, end all processes of the engine; where its "  \
-      "step is not believed, look what overwrites its control page, and restart the engine")       \
+      "pages of the engine wait for a step, and no step passes",                                   \
+      "check whether that rank hangs, and if it does, end all processes of the engine; if its "    \
+      "step is not believed, find what overwrites its control page, and restart the engine")       \
     X(ENGINE_STUCK, engine_stuck, ENGINE, WARN, 0, 0,                                              \
       "a process of the engine has ended, and others live on", "the engine is gone",               \
-      "the engine's requests are refused, and its pages stay its own until its last process has "  \
-      "ended",                                                                                     \
-      "end the processes that are left")                                                           \
+      "the engine's requests are refused, and its pages are released only when its last process "  \
+      "has exited",                                                                                \
+      "end the engine's other processes")                                                          \
     X(RETIRE_BACKLOG, retire_backlog, DAEMON, WARN, 2000, 5000,                                    \
       "three quarters of `limits.retires` have been in use for 2 s",                               \
       "less than half of them have been in use for 5 s",                                           \
-      "most records for releases that wait for a step are in use, and soon requests that release " \
-      "pages are refused",                                                                         \
-      "look in `ternctl engines` for the engine whose steps lag; if none does, raise "             \
-      "limits.retires")                                                                            \
+      "most records for releases that wait for a step are in use, and requests that release "      \
+      "pages will soon be refused",                                                                \
+      "find the engine whose steps lag in `ternctl engines`; if none lags, raise limits.retires")  \
     X(SPILL_FULL, spill_full, DAEMON, WARN, 0, 5000,                                               \
-      "the disk tier's file system has less than `spill.headroom` free beside what is to be "      \
-      "stored",                                                                                    \
+      "a store would leave less than `spill.headroom` free in the disk tier's file system",        \
       "there has been room for 5 s",                                                               \
       "nothing more is stored on the disk, and requests are served as before",                     \
-      "make room on that file system, or lower spill.bytes")                                       \
+      "free space on that file system, or lower spill.bytes")                                      \
     X(SPILL_FAILING, spill_failing, DAEMON, ERROR, 0, 5000,                                        \
-      "writing or reading a file of the disk tier has failed", "it has worked for 5 s",            \
-      "the disk tier fails; requests are served as before, and storing is tried again",            \
-      "see what the error says of the folder: its owner, its mode, whether it is there; else "     \
-      "look "                                                                                      \
-      "at the kernel's log of the disk")                                                           \
+      "writing or reading a file of the disk tier has failed", "both have worked for 5 s",         \
+      "the disk tier fails; requests are served as before, and stores are retried",                \
+      "check the folder that the error names (exists, owner, mode), then the kernel's log for "    \
+      "the disk")                                                                                  \
     X(STEP_OVER, step_over_bound, DAEMON, ERROR, 0, 0,                                             \
-      "a step of the core has looked at more records than a step may", "none did for 10 s",        \
-      "a step of the core took longer than it may, and all clients waited for it",                 \
-      "report it with the tape that the log names: it is a fault of the daemon's own")             \
+      "a step of the core has looked at more records than a step may", "none has for 10 s",        \
+      "a step of the core took longer than allowed, and all clients waited for it",                \
+      "this is a bug in the daemon: report it with the tape that the log names")                   \
     X(SHARE_EXHAUSTED, share_exhausted, SHARE, WARN, 0, 0,                                         \
-      "a request of the tenant was refused, because its share of that table and the common rest "  \
-      "are in use",                                                                                \
-      "none was for 10 s",                                                                         \
+      "a request of the tenant was refused because the tenant's share of that table and the "      \
+      "common rest are all in use",                                                                \
+      "none has been for 10 s",                                                                    \
       "requests of the tenant are refused: its share of that table is in use",                     \
-      "raise that limit, or see in `ternctl status` who holds the records")                        \
+      "raise that limit, or see in `ternctl status` which tenant uses the records")                \
     X(MEMORY_EXHAUSTED, memory_exhausted, TENANT, WARN, 0, 0,                                      \
       "a request of the tenant found too few free pages, and nothing that may be evicted "         \
       "(POOL_EXHAUSTED)",                                                                          \
-      "none did for 10 s", "sessions of the tenant hold nearly all pages of a pool",               \
+      "none has for 10 s", "sessions of the tenant use nearly all pages of a pool",                \
       "run fewer sessions at a time, or raise the tenant's memory")                                \
     X(QUOTA_REACHED, quota_reached, TENANT, WARN, 0, 0,                                            \
-      "a request of the tenant was refused, because it is above what the tenant may have (QUOTA)", \
-      "none was for 10 s", "the tenant asks for more than its settings give it",                   \
-      "raise the setting that the refusal names, or let the tenant ask for less")                  \
+      "a request of the tenant was refused because it exceeds the tenant's quota (QUOTA)",         \
+      "none has been for 10 s", "the tenant asks for more than its settings allow",                \
+      "raise the setting that the refusal names, or make the tenant ask for less")                 \
     X(PEER_DOWN, peer_down, PEER, WARN, 5000, 5000,                                                \
-      "there has been no link to the peer, or no way to its data port, for 5 s",                   \
-      "both have been there for 5 s",                                                              \
+      "the peer's link or its data port has been unreachable for 5 s",                             \
+      "both have been reachable for 5 s",                                                          \
       "the peer cannot be reached, and nothing is fetched from it",                                \
-      "look at its daemon's log and at the network between the hosts; the daemon keeps trying")    \
+      "check the peer's log and the network between the hosts; the daemon keeps trying")           \
     X(DEVICE_LOST, device_lost, GPU, ERROR, 0, 0,                                                  \
-      "the GPU, on which memory lies, failed or did not answer for 10 s",                          \
-      "not before the daemon is started again",                                                    \
-      "the pages on the GPU are gone, nothing of it is served, and who maps it is told GONE",      \
-      "look at `dmesg` (Xid), reset the GPU, and start the daemon again; where a try of peer "     \
-      "access at the start has lost it, with `peer_access: false`")
+      "a GPU with a tenant's memory failed, or did not answer for 10 s",                           \
+      "only when the daemon is started again",                                                     \
+      "the pages on the GPU are lost, none is served, and engines that map them get GONE",         \
+      "check `dmesg` (Xid), reset the GPU, and start the daemon again; set `peer_access: false` "  \
+      "if the test of peer access at the start lost the GPU")
 
 #endif

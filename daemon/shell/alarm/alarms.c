@@ -63,7 +63,7 @@ static enum alarm_fact full(const struct asked *a)
 
     if (a->d->disk)
         disk_stats(a->d->disk, &v);
-    say(a, "%.1f MiB are free in %.256s, and %.1f MiB have to stay so (spill.headroom)",
+    say(a, "%.1f MiB are free in %.256s, and %.1f MiB must stay free (spill.headroom)",
         (double)v.free_bytes / MIB, c->spill_dir, (double)c->spill_headroom / MIB);
     return alarm_fact_of(v.full);
 }
@@ -75,7 +75,7 @@ static enum alarm_fact failing(const struct asked *a)
     if (a->d->disk)
         disk_stats(a->d->disk, &v);
     say(a, "%" PRIu64 " writes and %" PRIu64 " reads, the last: %s", v.write_errors, v.read_errors,
-        v.gone    ? "the folder is gone: it is made anew when something is stored"
+        v.gone    ? "the folder is missing: the next store creates it again"
         : v.error ? strerror(v.error)
                   : "wrong bytes");
     return alarm_fact_of(v.failing);
@@ -107,8 +107,8 @@ static enum alarm_fact step(const struct asked *a)
         return ALARM_IS_NOT;
     if (e.waits_since_ns)
         say(a,
-            "rank %u (pid %d) has finished step %" PRIu64 " of %" PRIu64 "%s, and %" PRIu64
-            " ms have passed",
+            "rank %u (pid %d) has finished step %" PRIu64 " of %" PRIu64
+            "%s, and no step has passed for %" PRIu64 " ms",
             e.rank_behind, (int)proc_pid(&a->d->procs, e.procs[e.rank_behind]),
             e.done_step[e.rank_behind], e.named, e.jumped ? ", which is not believed" : "",
             (a->now_ns - e.waits_since_ns) / MS_NS);
@@ -297,7 +297,7 @@ static void view_of(struct daemon *d, const struct alarm *a, uint64_t now_ns,
     snprintf(ret->text, sizeof ret->text, "%s%s%s", row->means, detail[0] ? ": " : "", detail);
     if (a->state == ALARM_FALLING)
         snprintf(ret->text, sizeof ret->text,
-                 "it has been over for %" PRIu64 " ms; the alarm ends when that is %" PRIu64 " ms",
+                 "it has been over for %" PRIu64 " ms; the alarm ends at %" PRIu64 " ms",
                  (now_ns - a->falling_ns) / MS_NS, row->end_ns / MS_NS);
     subject_of(d, a, ret->subject);
 }

@@ -8,9 +8,9 @@
 #include "shell/config/config_table.h"
 
 #define CUT        "..."
-#define WHY_SIZE   "memory and tables are sized by it at start"
-#define WHY_ONCE   "it is used once, at start"
-#define WHY_TENANT "the memory, the socket and the shares of a tenant are made at start"
+#define WHY_SIZE   "the daemon sizes memory and tables by this setting at its start"
+#define WHY_ONCE   "the daemon uses this setting only at its start"
+#define WHY_TENANT "the daemon creates a tenant's memory, socket and shares at its start"
 #define WHY_BYTES  1024
 
 struct compare {
@@ -140,7 +140,7 @@ static const char *why_not_its(struct compare *c, uint32_t slot, uint32_t from)
         return NULL;
     if (n < sizeof c->why)
         snprintf(c->why + n, sizeof c->why - n,
-                 "say the reserve's, or leave out `memory` and have all of its sizes");
+                 "set the reserve's, or leave out `memory` to use all of its sizes");
     return c->why;
 }
 
@@ -151,8 +151,9 @@ static void tenant_added(struct compare *c, uint32_t from)
     uint32_t slot = free_slot(c);
 
     *change = (struct config_change){.of = CHANGE_OF_TENANT_ADDED, .slot = slot, .from = from};
-    change->why =
-        slot != NONE ? why_not_its(c, slot, from) : WHY_TENANT "; reserve.tenants sets some aside";
+    change->why = slot != NONE ? why_not_its(c, slot, from)
+                               : WHY_TENANT
+                      "; reserve.tenants reserves memory for tenants that join later";
     snprintf(change->setting, sizeof change->setting, "tenants[%s]", name);
     snprintf(change->is, sizeof change->is, "%s", name);
     if (!c->found(c->ctx, change) || slot == NONE)

@@ -40,7 +40,7 @@ static enum tern_err tenant_is_whole(struct loader *l, uint32_t i)
     if (t->name[0] == '\0')
         return tenant_fail(l, i, NULL, "needs a name");
     if (t->socket[0] == '\0')
-        return tenant_fail(l, i, NULL, "needs a socket, the path that its engines connect to");
+        return tenant_fail(l, i, NULL, "needs `socket`, the path that its engines connect to");
     if (strcmp(t->socket, l->config->admin_socket) == 0)
         return tenant_fail(l, i, "socket", "is the admin socket");
     for (uint32_t j = 0; j < i; j++) {
@@ -59,15 +59,15 @@ static enum tern_err sizes_are_whole(struct loader *l, uint32_t i)
     const struct config_tenant *t = &l->config->tenants[i];
 
     if (t->memory_bytes == 0)
-        return tenant_fail(l, i, NULL, "needs memory, the bytes for its pages in each region");
+        return tenant_fail(l, i, NULL, "needs `memory`, the bytes for its pages in each region");
     if (t->devices.n > 0 && t->devices.n != t->regions)
         return tenant_fail(l, i, "devices",
                            "names %" PRIu32 " devices for %" PRIu32
-                           " regions: each region lies on one",
+                           " regions: name one for each region",
                            t->devices.n, t->regions);
     if (t->device_memory && t->devices.n == 0)
         return tenant_fail(l, i, "device_memory",
-                           "needs devices, the UUIDs of the GPUs: `nvidia-smi -L` shows them");
+                           "needs `devices`, the UUIDs of the GPUs: `nvidia-smi -L` shows them");
     return TERN_OK;
 }
 
@@ -116,7 +116,7 @@ static enum tern_err peer_tenants(struct loader *l, uint32_t i)
     char *rest = NULL, *names = l->peer_tenants[i];
 
     if (names == NULL)
-        return peer_fail(l, i, NULL, "needs tenants, the list of those that it may ask for");
+        return peer_fail(l, i, NULL, "needs `tenants`, the list of tenants that it may ask for");
     for (char *name = strtok_r(names, "+", &rest); name != NULL;
          name = strtok_r(NULL, "+", &rest)) {
         uint32_t slot;
@@ -152,13 +152,14 @@ static enum tern_err reserve_add(struct loader *l)
         return TERN_OK;
     if (config_tenant_slot(c, c->reserve_like, &like) != TERN_OK)
         return setting_fail(l, "reserve", c->reserve_like[0] == '\0' ? "tenants" : "like",
-                            "no tenant is called \"%s\": name the one whose sizes the reserve has "
-                            "by reserve.like",
+                            "no tenant is called \"%s\": set reserve.like to the tenant whose "
+                            "sizes the reserve has",
                             c->reserve_like);
     if (c->ntenants + c->reserve_tenants > CONFIG_TENANTS_MAX)
-        return setting_fail(l, "reserve", "tenants",
-                            "with the %u of `tenants` they are more than %u", c->ntenants,
-                            CONFIG_TENANTS_MAX);
+        return setting_fail(
+            l, "reserve", "tenants",
+            "with the %u of `tenants`, these are more than the maximum of %u tenants", c->ntenants,
+            CONFIG_TENANTS_MAX);
     for (uint32_t i = 0; i < c->ntenants; i++)
         if (c->tenants[i].memory_bytes == 0)
             take_sizes(&c->tenants[i], &c->tenants[like], l->tenant_given[i]);
@@ -173,9 +174,9 @@ enum tern_err config_resolve(struct loader *l)
 {
     if (l->config->ntenants == 0)
         return loader_fail(l, l->text != NULL ? ORIGIN_FILE : ORIGIN_DEFAULT, "", -1, NULL,
-                           "no tenant is configured: say --tenant "
-                           "name=default,socket=/run/tern/default.sock,memory=4G "
-                           "or list one under `tenants` of the file that --config names");
+                           "no tenant is configured: pass --tenant "
+                           "name=default,socket=/run/tern/default.sock,memory=4G, or list one "
+                           "under `tenants` of the file that --config names");
     for (uint32_t i = 0; i < l->config->ntenants; i++)
         TRY(tenant_is_whole(l, i));
     TRY(reserve_add(l));
@@ -323,8 +324,9 @@ static enum tern_err too_much(struct loader *l, uint32_t i, const char *key, uin
                               uint64_t total, uint64_t has)
 {
     return tenant_fail(l, i, key,
-                       "with this tenant's %" PRIu64 " MiB in each of its %u regions the tenants "
-                       "ask for %" PRIu64 " MiB; this machine has %" PRIu64 " MiB: lower it",
+                       "with this tenant's %" PRIu64
+                       " MiB in each of its %u regions, all tenants need %" PRIu64
+                       " MiB, and this machine has %" PRIu64 " MiB: lower it",
                        bytes >> 20, l->config->tenants[i].regions, total >> 20, has >> 20);
 }
 
@@ -350,8 +352,8 @@ static enum tern_err check_memory(struct loader *l)
         total += t->record_bytes;
         if (total > has)
             return tenant_fail(l, i, "record_memory",
-                               "with this tenant's %" PRIu64 " MiB the tenants ask for %" PRIu64
-                               " MiB; this machine has %" PRIu64 " MiB: lower it",
+                               "with this tenant's %" PRIu64 " MiB, all tenants need %" PRIu64
+                               " MiB, and this machine has %" PRIu64 " MiB: lower it",
                                t->record_bytes >> 20, total >> 20, has >> 20);
     }
     return TERN_OK;
@@ -367,11 +369,11 @@ static enum tern_err check_pages(struct loader *l)
 
         if (records > 0 && records < RECORD_PAGE_BYTES)
             return tenant_fail(l, i, "record_memory",
-                               "has no room for a page of %u bytes: raise it, or set it to 0",
+                               "is less than one page of %u bytes: raise it, or set it to 0",
                                RECORD_PAGE_BYTES);
         if (l->config->tenants[i].memory_bytes < 2 * page)
             return tenant_fail(l, i, "memory",
-                               "has no room for two pages of page_bytes_min, which is %" PRIu64
+                               "is less than two pages of page_bytes_min, which is %" PRIu64
                                ", so no pool fits: raise it, or lower page_bytes_min",
                                page);
     }
@@ -384,7 +386,7 @@ static enum tern_err check_tape(struct loader *l)
 
     if (bytes > 0 && bytes < TAPE_BYTES_MIN)
         return setting_fail(l, "tape", "bytes",
-                            "is %" PRIu64 ": a tape has %u bytes at least; 0: there is none", bytes,
+                            "is %" PRIu64 ": a tape needs at least %u bytes (0: no tape)", bytes,
                             TAPE_BYTES_MIN);
     return TERN_OK;
 }
@@ -413,20 +415,19 @@ static enum tern_err check_tls(struct loader *l)
                            "tls needs ca, cert and key: all three files");
     if (c->insecure_peers)
         return setting_fail(l, "", "insecure_peers",
-                            "peers talk by TLS or in the clear, not both: leave out one of "
-                            "tls and insecure_peers");
+                            "tls and insecure_peers exclude each other: leave out one of them");
     return TERN_OK;
 }
 
 static enum tern_err check_peers(struct loader *l)
 {
     static const char text[] =
-        "daemons prove who they are by certificates: name them under `tls` (ca, cert, key); or, "
-        "where the network between them is trusted, say --insecure_peers (insecure_peers: true)";
+        "peers need certificates: name the files under `tls` (ca, cert, key), or set "
+        "insecure_peers: true (--insecure_peers) if the network between the hosts is trusted";
 
     if (l->config->limits.peers < l->config->npeers)
         return setting_fail(l, "limits", "peers",
-                            "%" PRIu32 " peers are configured: let it be as many at least",
+                            "%" PRIu32 " peers are configured: raise it to that number at least",
                             l->config->npeers);
     if (l->config->insecure_peers || l->config->tls_cert[0] != '\0')
         return TERN_OK;
@@ -443,9 +444,9 @@ static enum tern_err check_ports(struct loader *l)
 
     if (c->data_port == 0 || c->data_port != c->listen.port)
         return TERN_OK;
-    return setting_fail(l, "", "data_port",
-                        "is the port of `listen` already: choose another one, or 0, and the kernel "
-                        "chooses");
+    return setting_fail(
+        l, "", "data_port",
+        "is the port of `listen`: choose another one, or 0 to let the kernel choose");
 }
 
 static bool is_rail(const struct config *c, const char *name)
@@ -463,13 +464,13 @@ static enum tern_err check_nics(struct loader *l, uint32_t i)
     if (t->rdma_devices.n > 0 && t->rdma_devices.n != t->regions)
         return tenant_fail(l, i, "rdma_devices",
                            "names %" PRIu32 " devices for %" PRIu32
-                           " regions: say one for each, or auto",
+                           " regions: name one for each, or set auto",
                            t->rdma_devices.n, t->regions);
     for (uint32_t r = 0; r < t->rdma_devices.n; r++)
         if (!is_rail(l->config, t->rdma_devices.name[r]))
             return tenant_fail(l, i, "rdma_devices",
-                               "%s is none of those that rdma_device names: name it there as "
-                               "well, or let rdma_device be auto",
+                               "%s is not among the devices of rdma_device: add it there, or set "
+                               "rdma_device to auto",
                                t->rdma_devices.name[r]);
     return TERN_OK;
 }
@@ -485,18 +486,18 @@ static enum tern_err check_rails(struct loader *l)
         return setting_fail(l, "limits", "rdma_rails",
                             "is %" PRIu32
                             ", and rdma_device or tenants[].rdma_devices name %" PRIu32
-                            " devices: raise it, to %u at most, or name fewer",
+                            " devices: raise it (%u at most), or name fewer",
                             l->config->rdma_rails, named, XFER_RAILS_MAX);
     plan_xfer(l->config, &x);
     paths = (uint64_t)x.links * x.rdma.tenants * x.rdma.rails;
     if (paths <= XFER_PATHS_MAX || (x.rdma.pulls == 0 && !x.rdma.serves))
         return TERN_OK;
-    return setting_fail(l, "limits", "rdma_rails",
-                        "makes %" PRIu64 " paths, one for each of %" PRIu32 " links, %" PRIu32
-                        " tenants and %" PRIu32
-                        " rails; there may be %u: lower it, or limits.peers, "
-                        "or limits.inbound_links",
-                        paths, x.links, x.rdma.tenants, x.rdma.rails, XFER_PATHS_MAX);
+    return setting_fail(
+        l, "limits", "rdma_rails",
+        "needs %" PRIu64 " paths, one for each of %" PRIu32 " links, %" PRIu32
+        " tenants and %" PRIu32
+        " rails, and at most %u are possible: lower it, or limits.peers, or limits.inbound_links",
+        paths, x.links, x.rdma.tenants, x.rdma.rails, XFER_PATHS_MAX);
 }
 
 /* Checks no device of this host: that happens when devices are opened
@@ -536,7 +537,7 @@ static enum tern_err check_shares(struct loader *l)
         if (v.limit > 0 && v.limit < c->ntenants && limits.reserved_percent > 0)
             return setting_fail(l, "limits", v.setting,
                                 "is %" PRIu32 ", and there are %" PRIu32
-                                " tenants: let it be one for each at least",
+                                " tenants: raise it to one for each at least",
                                 v.limit, c->ntenants);
     return TERN_OK;
 }
@@ -591,12 +592,12 @@ static enum tern_err check_all(struct loader *l)
     s = costliest_limit(l, m.total);
     if (s)
         return loader_fail(l, l->origin[s - config_settings], s->section, -1, s->key,
-                           "with it the daemon would take %" PRIu64 " bytes of memory (%s); this "
-                           "machine has %" PRIu64 ": lower it",
+                           "with it the daemon needs %" PRIu64
+                           " bytes of memory (%s), and this machine has %" PRIu64 ": lower it",
                            m.total, parts, has);
     return loader_fail(l, ORIGIN_DEFAULT, "", -1, NULL,
-                       "the daemon would take %" PRIu64 " bytes of memory (%s); this machine has "
-                       "%" PRIu64 ": %s",
+                       "the daemon needs %" PRIu64
+                       " bytes of memory (%s), and this machine has %" PRIu64 ": %s",
                        m.total, parts, has, plan_hint(&m));
 }
 

@@ -179,12 +179,12 @@ static void options_build(struct options *o)
     static const struct argp_option lists[] = {
         {"config", KEY_CONFIG, "FILE", 0, "YAML file; flags override what it says", 1},
         {"check-config", KEY_CHECK, NULL, 0,
-         "Print what is in force and exit; status 0 only if it is valid, the TLS files can be "
-         "used, the sockets' folders written to and `listen` bound; names that do not resolve are "
-         "told. Not looked at: ports in use, free memory, RDMA devices, GPUs",
+         "Print the configuration in force and exit; status 0 only if it is valid, the TLS files "
+         "are usable, the sockets' folders writable and `listen` can be bound; names that do not "
+         "resolve are reported. Not checked: ports in use, free memory, RDMA devices, GPUs",
          1},
         {"plan", KEY_PLAN, NULL, 0,
-         "Print what a host needs for the configuration and exit: memory, what is locked for RDMA, "
+         "Print what the configuration needs of a host and exit: memory, memory locked for RDMA, "
          "rails, descriptors. Any machine can plan for another one",
          1},
     };
@@ -244,7 +244,7 @@ enum tern_err flags_read(int argc, char **argv, struct loader *l, bool first)
     rc = argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &pass);
     if (rc != 0 && pass.err == TERN_OK)
         pass.err = loader_fail(l, ORIGIN_FLAG, "", -1, NULL, "%s",
-                               rc == ENOMEM ? "out of memory" : "the flags could not be read");
+                               rc == ENOMEM ? "out of memory" : "the flags could not be parsed");
     free(options);
     return pass.err;
 }

@@ -8,7 +8,7 @@
 const char *config_peer_wrong(const struct config_peer *peer)
 {
     if (peer->address.host[0] == '\0' || peer->address.port == 0)
-        return "needs an address, HOST:PORT of its listener";
+        return "needs `address`, HOST:PORT of its `listen`";
     return NULL;
 }
 
@@ -30,7 +30,7 @@ static enum tern_err tenants_read(const struct config *config, const char *names
     }
     if (*ret != 0)
         return TERN_OK;
-    snprintf(why, CONFIG_WHY_BYTES, "tenants: needs those that it may ask for, NAME+NAME");
+    snprintf(why, CONFIG_WHY_BYTES, "tenants: needs the tenants that it may ask for, NAME+NAME");
     return TERN_INVALID;
 }
 

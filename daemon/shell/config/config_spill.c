@@ -77,7 +77,7 @@ static enum tern_err check_tenants(struct loader *l)
         total += t->spill_bytes;
         if (total > c->spill_bytes)
             return tenant_fail(l, i, "spill_bytes",
-                               "with this tenant's %" PRIu64 " bytes the tenants ask for %" PRIu64
+                               "with this tenant's %" PRIu64 " bytes, all tenants need %" PRIu64
                                " bytes of the disk tier; spill.bytes is %" PRIu64,
                                t->spill_bytes, total, c->spill_bytes);
         if (c->spill_dir[0] != '\0' && t->name[0] == '.')
@@ -96,15 +96,14 @@ enum tern_err config_check_spill(struct loader *l)
     if (c->spill_dir[0] == '\0') {
         if (c->spill_bytes > 0)
             return setting_fail(l, "spill", "bytes",
-                                "says how much may be stored, and spill.dir not where: name "
-                                "a folder with --spill.dir");
+                                "is set without spill.dir: name a folder with --spill.dir");
         if (c->spill_key_file[0] != '\0')
             return setting_fail(l, "spill", "encrypt_key_file",
-                                "there is nothing to encrypt without spill.dir");
+                                "is set without spill.dir: name a folder with --spill.dir");
         return TERN_OK;
     }
     if (c->spill_bytes == 0)
         return setting_fail(l, "spill", "dir",
-                            "needs spill.bytes, how much may be stored there (--spill.bytes)");
+                            "needs spill.bytes, the size of the disk tier (--spill.bytes)");
     return TERN_OK;
 }

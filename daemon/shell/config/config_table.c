@@ -41,17 +41,17 @@ const struct setting config_settings[] = {
     PLAIN(STARTS, "", "node", VALUE_NAME, node, "node",
           "Name of this daemon in logs and in its peers' Hello"),
     PLAIN(STARTS, "", "listen", VALUE_ENDPOINT, listen, "",
-          "HOST:PORT for control connections of peers; empty: no peer can connect"),
+          "HOST:PORT where peers connect for control; empty: no peer can connect"),
     COUNT(STARTS, "", "data_port", data_port, 0, 65535, "0",
           "Port for pages, on the host of `listen`; 0: the kernel chooses"),
     PLAIN(STARTS, "", "insecure_peers", VALUE_BOOL, insecure_peers, "false",
-          "Peers talk in the clear: only where the network between them is trusted"),
+          "Peers connect without TLS: only where the network between them is trusted"),
     PLAIN(
         STARTS, "", "rdma_device", VALUE_DEVICES, rdma_device, "auto",
         "RDMA device for pages, or several at a time, NAME+NAME; auto: the one that is nearest to "
         "memory of the host, and those that are nearest to the GPUs of device_memory"),
     BYTES(STARTS, "", "rdma_mr_bytes", rdma_mr_bytes, 2u << 20, MEMORY_MAX, "1T",
-          "Largest piece of memory registered at once, if the device takes as much"),
+          "Largest piece of memory registered at once, if the device accepts as much"),
     BYTES(SIZED, "", "page_bytes_min", page_bytes_min, 64, (uint64_t)1 << 30, "4096",
           "Smallest page that tenants use, in one region: memory for page records follows from it"),
     BYTES(SIZED, "", "frame_body_max", frame_body_max, 4096, 1u << 28, "1M",
@@ -61,16 +61,16 @@ const struct setting config_settings[] = {
     COUNT(STARTS, "", "data_threads", data_threads, 1, XFER_THREADS_MAX, NULL,
           "Threads that receive, send and verify pages; default: one a core, at most 16"),
     PLAIN(STARTS, "", "huge_pages", VALUE_BOOL, huge_pages, "true",
-          "Try huge pages for tenants' memory; `ternctl status` says what was got"),
+          "Try huge pages for tenants' memory; `ternctl status` shows the result"),
     PLAIN(STARTS, "", "peer_access", VALUE_BOOL, peer_access, "true",
-          "GPUs that reach each other copy between them; `ternctl doctor` says which do"),
+          "GPUs with peer access copy directly; `ternctl doctor` shows which have it"),
     PLAIN(LIVE, "", "log_level", VALUE_LEVEL, log_level, "info", "error, warn, info or debug"),
 
     PLAIN(LIVE, "tls", "ca", VALUE_PATH, tls_ca, NULL,
           "PEM file of the CA that every peer's certificate must come from; no other is trusted"),
-    PLAIN(
-        LIVE, "tls", "cert", VALUE_PATH, tls_cert, NULL,
-        "PEM file of this node's certificate, with `node` as a DNS name, and what leads to the CA"),
+    PLAIN(LIVE, "tls", "cert", VALUE_PATH, tls_cert, NULL,
+          "PEM file of this node's certificate, with `node` as a DNS name, and of the intermediate "
+          "certificates up to the CA"),
     PLAIN(LIVE, "tls", "key", VALUE_PATH, tls_key, NULL, "PEM file of its private key"),
 
     PLAIN(STARTS, "admin", "socket", VALUE_PATH, admin_socket, "/run/tern/admin.sock",
@@ -81,48 +81,47 @@ const struct setting config_settings[] = {
           "Admin connections at a time"),
 
     BYTES(SIZED, "tape", "bytes", tape_bytes, 0, (uint64_t)1 << 36, "8M",
-          "Memory for the last events; 0: no tape. A tape can be replayed only if it holds every "
+          "Memory for the last events; 0: no tape. A tape can be replayed only if it has every "
           "event since the start"),
     PLAIN(STARTS, "tape", "file", VALUE_PATH, tape_file, NULL,
-          "Where a crash or a failed check leaves the tape; default: the admin socket's path with "
-          ".tape and the incarnation, the last 4 of them. A file that is named the next crash "
-          "replaces"),
+          "File to which a crash or a failed check writes the tape; the next crash replaces it. "
+          "Default: the admin socket's path with .tape and the incarnation, of which the last 4 "
+          "are kept"),
     PLAIN(STARTS, "tape", "tokens", VALUE_BOOL, tape_tokens, "false",
-          "Tapes keep token ids, which are your users' text, instead of hashes of them"),
+          "Tapes keep token ids, which are your users' text, instead of their hashes"),
 
     COUNT(SIZED, "reserve", "tenants", reserve_tenants, 0, CONFIG_TENANTS_MAX, "0",
-          "Tenants beside those that are listed, made at start without a name, that a reload gives "
-          "to new entries of `tenants` of these very sizes"),
-    PLAIN(
-        SIZED, "reserve", "like", VALUE_NAME, reserve_like, NULL,
-        "The tenant whose sizes each of them has. An entry of `tenants` without `memory` has what "
-        "it leaves out from there, too"),
+          "Unnamed tenants created at start beside the listed ones; a reload uses them for new "
+          "entries of `tenants` of exactly these sizes"),
+    PLAIN(SIZED, "reserve", "like", VALUE_NAME, reserve_like, NULL,
+          "The tenant whose sizes each of them has. An entry of `tenants` without `memory` takes "
+          "its missing sizes from there, too"),
 
     PLAIN(STARTS, "spill", "dir", VALUE_PATH, spill_dir, NULL,
-          "Folder of the disk tier, for this daemon alone; without it there is none"),
+          "Folder of the disk tier, for this daemon alone; empty: no disk tier"),
     BYTES(SIZED, "spill", "bytes", spill_bytes, 0, MEMORY_MAX, "0",
-          "Bytes that the disk tier may take there, of all tenants together"),
+          "Bytes that the disk tier may use there, for all tenants together"),
     BYTES(STARTS, "spill", "headroom", spill_headroom, 0, MEMORY_MAX, "1G",
-          "Bytes of that file system that stay free: with less nothing more is stored"),
+          "Bytes of that file system to keep free: nothing is stored that would leave less"),
     COUNT(STARTS, "spill", "interval", limits.disk_interval, 1, SESSION_TOKENS_MAX, "10000",
-          "Tokens between two stores of a session that grows; rounded up to a multiple of `align`"),
+          "Tokens between two stores of a growing session; rounded up to a multiple of `align`"),
     COUNT(STARTS, "spill", "align", limits.disk_align, 1, SESSION_TOKENS_MAX, "2048",
-          "Prefixes of prompts are stored up to a multiple of so many tokens"),
+          "Prefixes of prompts are stored up to a multiple of this number of tokens"),
     COUNT(STARTS, "spill", "trim", limits.disk_trim, 0, SESSION_TOKENS_MAX, "32",
-          "Tokens of a prompt's end that are left out before that"),
+          "Tokens at a prompt's end that are left out before that"),
     COUNT(STARTS, "spill", "least", limits.disk_least, 0, SESSION_TOKENS_MAX, "512",
-          "Where fewer would be left, the whole prompt is stored"),
+          "If fewer tokens would be left, the whole prompt is stored"),
     COUNT(STARTS, "spill", "threads", spill_threads, 1, DISK_THREADS_MAX, "4",
           "Threads that write and read"),
     PLAIN(STARTS, "spill", "encrypt_key_file", VALUE_PATH, spill_key_file, NULL,
-          "File with a key of 32 bytes, or 64 hexadecimal digits, and mode 0600: what is stored is "
-          "encrypted; without it all is stored in the clear"),
+          "File with a key of 32 bytes, or 64 hexadecimal digits, and mode 0600, with which stored "
+          "data is encrypted; empty: stored in the clear"),
 
     COUNT(STARTS, "transfer", "connections", connections, 1, XFER_CONNECTIONS_MAX, "2",
-          "Connections to a peer that transfers by TCP are spread over"),
+          "Connections to a peer over which transfers by TCP are spread"),
 
     BY_PORT(gid_index, 255,
-            "Index of the GID that the port goes by; auto: that of RoCE v2 over IPv4, else of RoCE "
+            "Index of the GID that the port uses; auto: that of RoCE v2 over IPv4, else of RoCE "
             "v2, else any"),
     BY_PORT(mtu, 4096, "Path MTU in bytes, at most the port's active one; auto: that one"),
     RDMA(pkey_index, 0, 65535, "0", "Index of the partition (P_Key) in the port's table"),
@@ -130,26 +129,25 @@ const struct setting config_settings[] = {
          "Traffic class of the packets, which carries the DSCP in its upper six bits"),
     RDMA(service_level, 0, 15, "0", "Service level of the packets"),
     RDMA(timeout, 1, 31, "16",
-         "When a request is sent again: after 4.096 us times two to this power, 268 ms for 16"),
-    RDMA(retries, 0, 7, "6", "How often, until the path has failed; soft-RoCE never ends with 7"),
+         "Time until a request is sent again: 4.096 us times two to this power, 268 ms for 16"),
+    RDMA(retries, 0, 7, "6", "How often, before the path fails; soft-RoCE never stops with 7"),
 
     DEADLINE(STARTS, partial_frame_ms, "5000", "From the first byte of a message to its last"),
     DEADLINE(STARTS, hello_ms, "3000",
-             "From a connection to its first whole message, before anybody knows who it is"),
-    DEADLINE(LIVE, slow_reader_ms, "5000",
-             "An answer that makes no progress into a client's socket"),
+             "From a connection to its first whole message, before the sender is known"),
+    DEADLINE(LIVE, slow_reader_ms, "5000", "An answer to a client without progress"),
     DEADLINE(STARTS, transfer_ms, "30000", "From the start of a transfer to its end"),
-    DEADLINE(LIVE, drain_ms, "10000", "From SIGTERM to the exit, whatever is left"),
+    DEADLINE(LIVE, drain_ms, "10000", "From SIGTERM to the exit, with or without open sessions"),
     DEADLINE(STARTS, data_idle_ms, "5000",
              "A data connection with work outstanding and no progress; alike on all hosts"),
     DEADLINE(LIVE, step_alarm_ms, "30000",
-             "How long pages wait while no step of their engine passes, before it is an alarm"),
+             "How long pages wait while no step of their engine passes, before the alarm"),
     DEADLINE(STARTS, ticket_ms, "60000",
-             "The longest that a ticket stands from when it was made or renewed"),
+             "Longest life of a ticket from when it was made or renewed"),
     DEADLINE(STARTS, turn_ms, "600000",
-             "From the beginning of a session's turn to its end, if nobody ends it"),
+             "From the beginning of a session's turn to its end, if no client ends it"),
     DEADLINE(LIVE, shutdown_ms, "10000",
-             "From the end of a drain to the exit, while what is cached is stored on the disk"),
+             "From the end of a drain to the exit, while the cache is stored on the disk"),
     DEADLINE(STARTS, tls_handshake_ms, "5000",
              "From a connection between daemons to the end of its TLS handshake"),
 
@@ -157,7 +155,7 @@ const struct setting config_settings[] = {
     COUNT(SIZED, "limits", "engines", limits.engines, 1, 64, NULL,
           "Engines over all tenants; default: one a tenant, at least 32"),
     COUNT(SIZED, "limits", "pools", limits.pools, 1, 64, NULL,
-          "Pools over all tenants; the host tier of one is another; default: as many as engines"),
+          "Pools over all tenants; a host tier counts as a pool; default: as many as engines"),
     COUNT(
         SIZED, "limits", "procs", procs_max, 1, COUNT_MAX, NULL,
         "Client processes, shared among the tenants by their conns_max; default: one a connection"),
@@ -177,33 +175,31 @@ const struct setting config_settings[] = {
           "Slab records; default: 2048 a pool, at most one a page record"),
     LIMIT(retires, "65536", "Releases that wait for a step"),
     LIMIT(turn_records, NULL,
-          "Turn records of all sessions; default: 16384 where a tenant has record_memory"),
+          "Turn records of all sessions; default: 16384 if a tenant has record_memory"),
     COUNT(SIZED, "limits", "record_jobs", limits.record_jobs, 1, 4096, "64",
           "Turn records that are checked at a time"),
     COUNT(SIZED, "limits", "asks", limits.asks, 1, 4096, "64",
-          "Questions to peers who has some tokens, at a time"),
+          "Questions to peers about tokens, at a time"),
     COUNT(SIZED, "limits", "resets", limits.resets, 1, 4096, "256",
-          "Resets of namespaces that a peer has not heard of, because it is away"),
+          "Resets of namespaces that a peer has not received because it is not connected"),
     COUNT(SIZED, "limits", "pulls", limits.pulls, 1, TRANSFERS_MAX, NULL,
           "Transfers in at a time; default: 4 for each tenant with each peer, at least 256"),
     COUNT(SIZED, "limits", "serves", limits.serves, 1, TRANSFERS_MAX, NULL,
           "Transfers out at a time; default: 4 for each tenant with each peer, at least 256"),
-    COUNT(
-        SIZED, "limits", "reserved_percent", limits.reserved_percent, 0, 100, "50",
-        "Of each table that tenants share, what is reserved for them in equal parts; the rest goes "
-        "to whoever comes first"),
+    COUNT(SIZED, "limits", "reserved_percent", limits.reserved_percent, 0, 100, "50",
+          "Percent of each table of records that is reserved for the tenants in equal parts; the "
+          "rest goes to whoever comes first"),
     COUNT(SIZED, "limits", "disk_chunks", limits.disk_chunks, 0, COUNT_MAX, "0",
-          "Chunks of prefixes on the disk; 0: as many as spill.bytes has room for if each has one "
-          "page of page_bytes_min, from 1024 to 262144"),
+          "Chunks of prefixes on the disk; 0: as many as fit into spill.bytes with one page of "
+          "page_bytes_min each, from 1024 to 262144"),
     COUNT(SIZED, "limits", "disk_files", limits.disk_files, 0, DISK_FILES_MAX, "0",
           "Files on the disk; 0: one for 4 chunks"),
     COUNT(SIZED, "limits", "disk_stores", limits.disk_stores, 1, 256, NULL,
-          "Prefixes that are being stored at a time, or wait for that; default: 2 a tenant, at "
-          "least 4"),
+          "Prefixes being stored or waiting for that, at a time; default: 2 a tenant, at least 4"),
     COUNT(SIZED, "limits", "disk_blocks", limits.disk_blocks, 0, COUNT_MAX, "0",
-          "Blocks of 64 tokens of what is on the disk; 0: 4 a chunk"),
+          "Blocks of 64 tokens for prefixes on the disk; 0: 4 a chunk"),
     COUNT(SIZED, "limits", "disk_keys", limits.disk_keys, 1, COUNT_MAX, "65536",
-          "Extra keys of what is on the disk"),
+          "Extra keys of prefixes on the disk"),
     LIMIT(events, "4096", "Changes of the prefix tree kept for subscribers, of each tenant"),
     LIMIT(sums_per_page, NULL,
           "Checksums kept for a page: its units times its regions; default: the largest number of "
@@ -216,42 +212,40 @@ const struct setting config_settings[] = {
     COUNT(SIZED, "limits", "data_conns_max", data_conns_max, 2, 65536, NULL,
           "Data connections at a time, half of them from peers; default: two a peer, four where "
           "pages may go by RDMA, at least 128"),
-    LIMIT_OF(
-        rdma_rails, XFER_RAILS_MAX, NULL,
-        "RDMA devices at a time, our own, and those of a peer that are known; default: as many "
-        "as rdma_device names, or one a GPU, at least 4"),
-    LIMIT_OF(send_buffers, 65536, "1024",
-             "Buffers of 16 KiB for answers that wait to be read, for whoever comes first"),
+    LIMIT_OF(rdma_rails, XFER_RAILS_MAX, NULL,
+             "RDMA devices of this host in use, and of a peer known, at a time; default: as many "
+             "as rdma_device names, or one a GPU, at least 4"),
+    LIMIT_OF(send_buffers, 65536, "1024", "Buffers of 16 KiB for unread answers, shared by all"),
     LIMIT_OF(send_buffers_reserved, 65536, NULL,
-             "Those that each tenant can always have, beside one a connection; default: enough for "
+             "Send buffers reserved for each tenant, beside one a connection; default: enough for "
              "one answer of the largest size"),
     LIMIT_OF(strangers, 1024, "64",
-             "Connections at a time that have not said who they are, at each listening socket; a "
-             "quarter of them from one address (an IPv6 /64) or one process"),
+             "Connections at a time without a Hello, at each listening socket; a quarter of them "
+             "from one address (an IPv6 /64) or one process"),
     LIMIT_OF(handshakes_per_address, 65536, "16",
-             "TLS handshakes from one address that begin in a second, and of all addresses eight "
-             "times as many; four seconds' worth at once after a pause"),
+             "TLS handshakes that one address may begin in a second, and all addresses eight times "
+             "as many; after a pause, those of four seconds at once"),
     BYTES(STARTS, "limits", "peer_bytes_in_flight", limits.peer_bytes_in_flight, 4096, MEMORY_MAX,
-          "256M", "Bytes asked for and not yet here, per peer"),
+          "256M", "Bytes requested and not yet received, per peer"),
     BYTES(STARTS, "limits", "tenant_bytes_in_flight", limits.tenant_bytes_in_flight, 4096,
-          MEMORY_MAX, "256M", "Bytes asked for and not yet here, per tenant"),
+          MEMORY_MAX, "256M", "Bytes requested and not yet received, per tenant"),
     BYTES(STARTS, "limits", "flow_bytes_in_flight", limits.flow_bytes_in_flight, 4096, MEMORY_MAX,
-          "64M", "Bytes asked for and not yet here, of a tenant from one peer"),
+          "64M", "Bytes requested and not yet received, of a tenant from one peer"),
     COUNT(STARTS, "limits", "lease_pages", limits.lease_pages, 1, LEASE_PAGES, "4096",
-          "Pages of one pool that an engine may hold ahead of need"),
+          "Leased pages that an engine may have of one pool"),
 
     COUNT(STARTS, "faults", "corrupt_pages", fault_corrupt_pages, 0, COUNT_MAX, "0",
-          "Fault injection: flip one byte at the receive in that many pages, once each"),
+          "Fault injection: flip one byte of that many received pages, once each"),
     COUNT(STARTS, "faults", "copy_corrupt_every", fault_copy_corrupt_every, 0, COUNT_MAX, "0",
-          "Fault injection: flip one byte in every so-many-th copy between the tiers; 0: never"),
+          "Fault injection: flip one byte in every Nth copy between the tiers; 0: never"),
     PLAIN(STARTS, "faults", "checks_on_owner", VALUE_BOOL, fault_checks_on_owner, "false",
-          "Fault injection: the owner thread looks at turn records, as if there were no workers"),
+          "Fault injection: the owner thread checks turn records, as if there were no workers"),
     COUNT(STARTS, "faults", "disk_write_every", fault_disk_write_every, 0, COUNT_MAX, "0",
-          "Fault injection: every so-many-th file that is written to the disk fails; 0: never"),
+          "Fault injection: every Nth file that is written to the disk fails; 0: never"),
     COUNT(STARTS, "faults", "disk_full_after", fault_disk_full_after, 0, COUNT_MAX, "0",
           "Fault injection: the disk is full after that many files; 0: never"),
     COUNT(STARTS, "faults", "step_visits", limits.step_visits, 0, COUNT_MAX, "0",
-          "Fault injection: a step of the core that looks at more records than that counts as too "
+          "Fault injection: a step of the core that visits more records than that counts as too "
           "long; 0: as built"),
 };
 
@@ -268,7 +262,7 @@ const struct setting config_tenant_fields[TENANT_FIELDS] = {
      "Octal mode of the socket"},
     {"tenants", "events_tokens", VALUE_BOOL, CHANGE_STARTS, TENANT_FIELD(events_tokens), 0, 0,
      "false",
-     "Whoever may connect may also subscribe to the token ids of what is stored, which are your "
+     "Whoever may connect may also subscribe to the token ids of stored prefixes, which are your "
      "users' text"},
     {"tenants", "memory", VALUE_BYTES, CHANGE_SIZED, TENANT_FIELD(memory_bytes), 4096, MEMORY_MAX,
      NULL, "Bytes for pages, in each region"},
@@ -281,14 +275,14 @@ const struct setting config_tenant_fields[TENANT_FIELDS] = {
      NULL, "Bytes of the disk tier; 0: none; default: an equal part of what spill.bytes leaves"},
     {"tenants", "host_write_through", VALUE_BOOL, CHANGE_SIZED, TENANT_FIELD(host_write_through), 0,
      0, "false",
-     "Copy each prefix to the host tier as soon as it is committed, so both hold it and nobody "
-     "waits; else when it is about to make way, so both hold more"},
+     "Copy each prefix to the host tier at its commit, so that evictions never wait for a copy; "
+     "else at its eviction, so that the tiers together keep more"},
     {"tenants", "regions", VALUE_COUNT, CHANGE_SIZED, TENANT_FIELD(regions), 1, RANKS_MAX, "1",
-     "Regions of memory, one a device: an engine takes one a rank, and engines on different "
-     "devices live side by side"},
+     "Regions of memory, one a device: an engine uses one for each rank, and engines on different "
+     "devices run side by side"},
     {"tenants", "devices", VALUE_REGIONS, CHANGE_SIZED, TENANT_FIELD(devices), 0, 0, "index",
-     "What the ranks call the regions' devices when they join: a UUID a region, NAME+NAME; index: "
-     "0, 1 and so on"},
+     "Names of the regions' devices for ranks that join: a UUID a region, NAME+NAME; index: 0, 1 "
+     "and so on"},
     {"tenants", "device_memory", VALUE_BOOL, CHANGE_SIZED, TENANT_FIELD(device_memory), 0, 0,
      "false",
      "The regions lie in the memory of these GPUs (needs NVIDIA's driver); else in memory of the "
@@ -307,18 +301,17 @@ const struct setting config_peer_fields[PEER_FIELDS] = {
     {"peers", "address", VALUE_ENDPOINT, CHANGE_LIVE, PEER_FIELD(address), 0, 0, NULL,
      "HOST:PORT of its `listen`"},
     {"peers", "transport", VALUE_TRANSPORT, CHANGE_LIVE, PEER_FIELD(transport), 0, 0, "tcp",
-     "How its pages come: see docs/rdma.md"},
+     "How its pages are transferred: see docs/rdma.md"},
 };
 
-#define FIXED "was retired: no site had a reason to change it, so leave it out"
+#define FIXED "was retired: no site had a reason to change it; leave it out"
 
 const struct retired config_retired[RETIRED_SETTINGS] = {
     {"rdma", "wide_keys",
-     "was retired: pages that go by RDMA are pushed and nobody reads them, so leave it out"},
+     "was retired: pages sent by RDMA are pushed and never read; leave it out"},
     {"peers", "push",
-     "was retired: pages that come by RDMA are pushed, so leave it out, or set transport: tcp"},
-    {"spill", "depth",
-     "was retired: a thread has 16 pieces in flight, so leave it out, or set spill.threads"},
+     "was retired: pages sent by RDMA are pushed; leave it out, or set transport: tcp"},
+    {"spill", "depth", "was retired: a thread has 16 pieces in flight; set spill.threads"},
     {"rdma", "rnr_retries", FIXED},
     {"rdma", "rnr_timer", FIXED},
     {"limits", "seal_jobs", FIXED},
@@ -326,5 +319,5 @@ const struct retired config_retired[RETIRED_SETTINGS] = {
     {"limits", "tenant_batches", "was retired: set limits.tenant_bytes_in_flight"},
     {"limits", "busy_retry_ms", FIXED},
     {"limits", "strangers_per_address",
-     "was retired: it is a quarter of limits.strangers, so set that"},
+     "was retired: set limits.strangers, of which it is a quarter"},
 };

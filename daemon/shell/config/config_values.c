@@ -139,7 +139,7 @@ static enum tern_err parse_path(const struct setting *s, const char *text, void 
     }
     for (const char *c = text; *c != '\0'; c++)
         if ((unsigned char)*c < ' ' || *c == 0x7f)
-            return fail(reason, "must not hold control characters");
+            return fail(reason, "must not contain control characters");
     memset(field, 0, s->size);
     memcpy(field, text, strlen(text));
     return TERN_OK;

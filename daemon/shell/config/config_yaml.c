@@ -51,7 +51,7 @@ static enum tern_err expect(struct file *f, struct place at, int node, yaml_node
                          : "must be one value, not lines of `key: value`");
     if (type == YAML_SCALAR_NODE &&
         strlen((const char *)n->data.scalar.value) != n->data.scalar.length)
-        return wrong(f, at, "must not hold control characters");
+        return wrong(f, at, "must not contain control characters");
     return TERN_OK;
 }
 
@@ -80,7 +80,7 @@ static enum tern_err unknown(const struct file *f, struct place at)
     return wrong(f, at,
                  retired ? retired
                  : strcmp(at.section, "reserve") == 0
-                     ? "the reserve has the sizes of a tenant: name it by reserve.like"
+                     ? "the reserve has the sizes of a tenant: set reserve.like to its name"
                      : "unknown key: `man ternd.yaml` has every one");
 }
 
@@ -201,7 +201,7 @@ static enum tern_err read_documents(struct file *f, yaml_parser_t *parser)
         line_at(f, f->document.start_mark);
         err = first ? read_section(f, "", 1)
                     : wrong(f, (struct place){"", -1, NULL},
-                            "more documents than one: leave out what follows `---`");
+                            "more than one document: leave out what follows `---`");
         yaml_document_delete(&f->document);
         TRY(err);
     }

@@ -502,13 +502,13 @@ void plan_report(const struct config *config, const char *prefix, FILE *out)
     struct plan_memory m;
 
     plan_memory(config, &m);
-    figure(&r, "memory_bytes", m.total, "at the most; reserved and touched at start");
+    figure(&r, "memory_bytes", m.total, "at most; touched at start");
     for (size_t i = 0; i < PARTS; i++)
         fprintf(out, "%s  %-*s %16" PRIu64 "\n", prefix, KEY_WIDTH - 2, parts[i].name, part(&m, i));
     figure(&r, "device_bytes", plan_device_bytes(config),
            plan_device_bytes(config) > 0 ? "of memory of GPUs, those of tenants[].devices" : "");
     figure(&r, "pinned_bytes", pinned,
-           pinned > 0 ? "of these, on all rails: LimitMEMLOCK=, ulimit -l, or CAP_IPC_LOCK" : "");
+           pinned > 0 ? "of it, on all rails: LimitMEMLOCK=, ulimit -l, or CAP_IPC_LOCK" : "");
     rails(&r, config);
     figure(&r, "descriptors", plan_descriptors(config),
            "at the most: LimitNOFILE= or ulimit -Hn, or more");
@@ -517,6 +517,6 @@ void plan_report(const struct config *config, const char *prefix, FILE *out)
     figure(&r, "spill_bytes", config->spill_dir[0] ? config->spill_bytes : 0,
            config->spill_dir[0] ? "on the disk, beside spill.headroom that stays free" : "");
     figure(&r, "machine_bytes", plan_machine_bytes(),
-           m.total > plan_machine_bytes() ? "of memory has this machine: too little"
-                                          : "of memory has this machine");
+           m.total > plan_machine_bytes() ? "of memory on this machine: too little"
+                                          : "of memory on this machine");
 }

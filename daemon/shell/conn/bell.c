@@ -148,8 +148,8 @@ static enum tern_err no_bell(const struct client_conn *c, char why[BELL_WHY_BYTE
 
     (void)getrlimit(RLIMIT_NOFILE, &files);
     snprintf(why, BELL_WHY_BYTES,
-             "the daemon has no descriptor for a bell: %s: it may have %" PRIu64
-             " and wants %" PRIu64 ": raise LimitNOFILE= or ulimit -Hn",
+             "the daemon has no descriptor for a bell: %s: its limit is %" PRIu64
+             " and it needs %" PRIu64 ": raise LimitNOFILE= or ulimit -Hn",
              strerror(error), (uint64_t)files.rlim_cur, plan_descriptors(c->d->config));
     return TERN_BUSY;
 }
@@ -198,7 +198,7 @@ void conn_fds_unsent(struct client_conn *c)
               config_tenant_word(c->d->config, c->tenant), pid_of(c), (uint64_t)files.rlim_cur,
               plan_descriptors_in_flight(c->d->config),
               "processes of the daemon's user have more descriptors in unread messages than the "
-              "limit: raise LimitNOFILE= above `in_flight`, and let only ternd run as that user");
+              "limit: raise LimitNOFILE= above `in_flight`, and run only ternd as that user");
 }
 
 /* Returns true if the other side has read all: a Unix socket counts unread bytes as outgoing. */

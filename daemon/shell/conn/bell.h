@@ -21,14 +21,14 @@
     X(BELL, DRAINING,                                                                              \
       TO(BELL, LISTENING) | TO(BELL, RESTING) | TO(BELL, DEAF) | TO(BELL, ENDING) |                \
           TO(BELL, CLOSING),                                                                       \
-      "it rang, and a thread of the kernel reads what came")                                       \
+      "the bell rang, and a thread of the kernel reads the bytes")                                 \
     X(BELL, RESTING, TO(BELL, LISTENING) | TO(BELL, CLOSING),                                      \
-      "reading took its tenant's time: the steps are looked at every millisecond until the tick")  \
+      "reading used up its tenant's time: the steps are read every millisecond until the tick")    \
     X(BELL, DEAF, TO(BELL, CLOSING),                                                               \
-      "it cannot be read: the steps are looked at every millisecond")                              \
+      "the bell cannot be read: the steps are read every millisecond")                             \
     X(BELL, ENDING, TO(BELL, CLOSING), "the connection ended; the ring still holds the operation") \
     X(BELL, CLOSING, TO(BELL, NONE),                                                               \
-      "the ring is done with the socket, which a thread may have to close")
+      "the ring has finished with the socket, which a thread may have to close")
 
 STATE_MACHINE(bell, BELL, BELL_STATE_TABLE)
 

@@ -134,7 +134,7 @@ void conns_close_proc(struct daemon *d, uint32_t proc)
 
         if (known_to_core(c) && c->proc == proc) {
             c->stream.peer_closed = true;
-            stream_close(&c->stream, "its process has exited");
+            stream_close(&c->stream, "the client's process has exited");
         }
     }
 }
@@ -216,8 +216,9 @@ static void greet(struct client_conn *c, const struct frame_header *h, const uin
               : wire_negotiate(hello->version_min, hello->version_max, &version);
     if (err != TERN_OK) {
         hello_reply(c, h, err,
-                    c->state == CLIENT_CONN_REFUSED ? c->refusal_text
-                                                    : "no version in common: update the older side",
+                    c->state == CLIENT_CONN_REFUSED
+                        ? c->refusal_text
+                        : "no protocol version in common: update the older side",
                     0);
         stream_finish(&c->stream, "refused");
         return;
@@ -251,7 +252,7 @@ static void on_refused(struct stream *s, const struct frame_header *h)
     c->last_request = h->request_id;
     conn_send_status(
         c, h, TERN_BUSY,
-        "as many large requests are arriving as this tenant may have at a time: repeat it");
+        "this tenant's limit of large requests that arrive at a time is reached: retry");
 }
 
 static void on_brought(struct stream *s)
@@ -273,8 +274,8 @@ static size_t on_fds_refused(struct stream *s, const struct frame_header *h,
     request.type--;
     *ret_frame = c->d->frame;
     return wire_out_status(&request, TERN_BUSY,
-                           "the kernel takes no more descriptors from the daemon's user: "
-                           "event=descriptors_in_flight in the daemon's log says more; ask again",
+                           "the kernel accepts no more descriptors from the daemon's user: see "
+                           "event=descriptors_in_flight in the daemon's log, and retry",
                            c->d->config->frame_body_max, c->d->frame);
 }
 
@@ -284,8 +285,8 @@ static void on_aside(struct stream *s, uint64_t ns)
 
     log_event(LEVEL_WARN, "conn_aside", "conn=%u pid=%d send_us=%" PRIu64 " reason=%s", c->slot,
               pid_of(c), ns / 1000,
-              "calls on its socket take long, or it sends a few bytes at a time: a thread of the "
-              "kernel works on it; do not wait on that socket in many places");
+              "calls on its socket take long, or it sends a few bytes at a time, so a thread of "
+              "the kernel serves it: do not wait on that socket in many places");
 }
 
 static const struct stream_ops conn_stream_ops = {.frame = on_frame,
@@ -331,22 +332,22 @@ static enum tern_err has_room(const struct daemon *d, uint32_t tenant, char why[
 
     if (tenant == NONE && cs->admin_open >= config->admin_conns_max) {
         snprintf(why, CONN_WHY_BYTES,
-                 "%u operators are connected, as many as may be: end one, or raise admin.conns_max",
+                 "%u operators are connected, the maximum: end one, or raise admin.conns_max",
                  cs->admin_open);
         return TERN_BUSY;
     }
     if (tenant != NONE && cs->tenant_open[tenant] >= config->tenants[tenant].conns_max) {
-        snprintf(why, CONN_WHY_BYTES,
-                 "tenant %s has %u connections, as many as it may: close one, or raise its "
-                 "conns_max",
-                 config->tenants[tenant].name, cs->tenant_open[tenant]);
+        snprintf(
+            why, CONN_WHY_BYTES,
+            "tenant %s has %u connections, and may have no more: close one, or raise its conns_max",
+            config->tenants[tenant].name, cs->tenant_open[tenant]);
         return TERN_QUOTA;
     }
     if (tenant != NONE && cs->unread[tenant] > 0 &&
         cs->tenant_open[tenant] + cs->unread[tenant] >= config->tenants[tenant].conns_max) {
         snprintf(why, CONN_WHY_BYTES,
-                 "tenant %s has %u connections, and %u that have ended with an unread answer that "
-                 "carries descriptors: read it, or close those sockets",
+                 "tenant %s has %u connections, and %u ended ones with an unread answer that "
+                 "carries descriptors: read those answers, or close the sockets",
                  config->tenants[tenant].name, cs->tenant_open[tenant], cs->unread[tenant]);
         return TERN_QUOTA;
     }
@@ -492,7 +493,7 @@ enum tern_err conns_listen(struct daemon *d, char *why, size_t cap)
     const char *text;
 
     if (conn_doors_create(d, enter) != TERN_OK) {
-        snprintf(why, cap, "no memory, or no descriptor, for the doors of the sockets");
+        snprintf(why, cap, "no memory or no descriptor to accept connections");
         return TERN_INTERNAL;
     }
     TRY(listen_all(d, why, cap));
@@ -522,7 +523,7 @@ enum tern_err conns_join(struct daemon *d, uint32_t tenant, const struct config_
 const char *conns_descriptors(const struct daemon *d)
 {
     return d->conns.admin.refuses ? "refused by the kernel"
-                                  : "looked for, as the kernel is older than Linux 6.16";
+                                  : "searched for, because the kernel is older than Linux 6.16";
 }
 
 void conns_tick(struct daemon *d, uint64_t now_ns)

@@ -18,7 +18,7 @@
     X(CLIENT_CONN, FREE, TO(CLIENT_CONN, REFUSED) | TO(CLIENT_CONN, GREETING),                     \
       "nobody has the slot")                                                                       \
     X(CLIENT_CONN, REFUSED, TO(CLIENT_CONN, CLOSED),                                               \
-      "its Hello is answered with a refusal, then it closes; the core does not know it")           \
+      "its Hello is refused, then it closes; the core does not know it")                           \
     X(CLIENT_CONN, GREETING, TO(CLIENT_CONN, OPEN) | TO(CLIENT_CONN, CLOSED),                      \
       "the core knows it; Hello has to come first")                                                \
     X(CLIENT_CONN, OPEN, TO(CLIENT_CONN, CLOSED), "it was greeted, and requests may come")         \

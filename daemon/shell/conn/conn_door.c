@@ -80,7 +80,7 @@ void log_descriptors_sent(const char *name, uint64_t connections, int32_t pid)
 {
     log_event(LEVEL_WARN, "descriptors_sent", "door=%s connections=%" PRIu64 " pid=%d reason=%s",
               name, connections, pid,
-              "a client sent descriptors, which the daemon takes from nobody: its connection ends");
+              "a client sent descriptors, which the daemon never accepts: its connection ends");
 }
 
 void door_log_change(const struct door_stats *now, const char *name, struct door_stats *shown)
@@ -89,16 +89,15 @@ void door_log_change(const struct door_stats *now, const char *name, struct door
         log_event(LEVEL_WARN, "strangers_displaced",
                   "door=%s connections=%" PRIu64 " share=%u reason=%s", name,
                   now->displaced - shown->displaced, now->share,
-                  "they had said nothing when others came: each address, or process, has a quarter "
-                  "of limits.strangers");
+                  "they had sent no Hello when others connected: each address, or process, may use "
+                  "a quarter of limits.strangers");
     if (now->overdue != shown->overdue)
         log_event(LEVEL_INFO, "strangers_overdue", "door=%s connections=%" PRIu64 " reason=%s",
                   name, now->overdue - shown->overdue, "no whole frame within the deadline");
     if (now->over_rate != shown->over_rate)
         log_event(LEVEL_WARN, "handshakes_over_rate", "door=%s connections=%" PRIu64 " reason=%s",
                   name, now->over_rate - shown->over_rate,
-                  "their address began as many TLS handshakes as it may: see "
-                  "limits.handshakes_per_address");
+                  "their address exceeded limits.handshakes_per_address");
     if (now->brought != shown->brought)
         log_descriptors_sent(name, now->brought - shown->brought, (int32_t)now->brought_by);
     *shown = *now;

@@ -19,8 +19,8 @@
 #endif
 
 static const char why_namespace[] =
-    "the daemon cannot see this process (another pid namespace): run both in one, for instance "
-    "with --pid=host or hostPID: true, or with shareProcessNamespace in one pod";
+    "the daemon cannot see this process, which is in another pid namespace: run both in one, for "
+    "instance with --pid=host or hostPID: true, or with shareProcessNamespace in one pod";
 
 enum tern_err proc_table_init(struct proc_table *t, struct io *io, uint32_t n,
                               void (*gone)(void *ctx, uint32_t slot), void *ctx)
@@ -172,8 +172,8 @@ enum tern_err proc_take(struct proc_table *t, int sock, uint32_t tenant, uint32_
     slot = find_free(t, tenant, share);
     if (slot == t->n) {
         close(pidfd);
-        *ret_why = "as many processes of this tenant have connected, and live, as are its share of "
-                   "limits.procs";
+        *ret_why = "this tenant's share of limits.procs is in use by live processes: end one, or "
+                   "raise limits.procs";
         return TERN_BUSY;
     }
     p = &t->v[slot];

@@ -17,8 +17,8 @@
 /* The states of a process slot. */
 #define PROC_STATE_TABLE(X)                                                                        \
     X(PROC, FREE, TO(PROC, WATCHED), "no process has the slot")                                    \
-    X(PROC, WATCHED, TO(PROC, EXITED), "a pidfd of it is held; the core may know it")              \
-    X(PROC, EXITED, TO(PROC, FREE), "the kernel has proved the exit, and the core is being told")
+    X(PROC, WATCHED, TO(PROC, EXITED), "the daemon has its pidfd; the core may know it")           \
+    X(PROC, EXITED, TO(PROC, FREE), "the kernel has proved the exit; the core gets it next")
 
 STATE_MACHINE(proc, PROC, PROC_STATE_TABLE)
 

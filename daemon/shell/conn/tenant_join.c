@@ -33,10 +33,10 @@ static const char *all_taken(const struct daemon *d, char text[TENANT_WHY_BYTES]
 {
     const struct config *c = d->config;
     uint32_t first = c->ntenants - c->reserve_tenants;
-    size_t n = (size_t)snprintf(text, TENANT_WHY_BYTES,
-                                "reserve.tenants is %u: let it be more, or take one of these out "
-                                "of `tenants`, which hold",
-                                c->reserve_tenants);
+    size_t n = (size_t)snprintf(
+        text, TENANT_WHY_BYTES,
+        "reserve.tenants is %u: raise it, or remove one of these from `tenants`, which use it up:",
+        c->reserve_tenants);
 
     for (uint32_t i = first; i < c->ntenants && n < TENANT_WHY_BYTES; i++)
         n += (size_t)snprintf(text + n, TENANT_WHY_BYTES - n,
@@ -70,8 +70,8 @@ enum tern_err tenant_may_join(const struct daemon *d, const struct config_tenant
 {
     if (has_folder(d->config, tenant->name)) {
         snprintf(why, TENANT_WHY_BYTES,
-                 "spill.dir has a folder %s, of an earlier tenant: a restart gives it back, or "
-                 "remove it and reload again",
+                 "spill.dir has a folder %s of an earlier tenant: restart to use it again, or "
+                 "remove it and reload",
                  tenant->name);
         return TERN_CONFLICT;
     }

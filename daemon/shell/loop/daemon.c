@@ -155,7 +155,7 @@ static void start_process(const struct config *config)
         log_event(LEVEL_WARN, "few_descriptors",
                   "has=%" PRIu64 " wants=%" PRIu64 " in_flight=%" PRIu64 " reason=%s",
                   (uint64_t)files.rlim_max, most, flight,
-                  "connections and mappings are refused when there are no more: raise "
+                  "connections and mappings are refused when no descriptor is free: raise "
                   "LimitNOFILE= or ulimit -Hn");
 }
 
@@ -194,11 +194,11 @@ static enum tern_err start_core(struct daemon *d, char *why, size_t cap)
     if (d->limits.table_pages > STEP_TABLE_MAX)
         log_event(LEVEL_WARN, "long_tables", "pages=%u most=%u reason=%s", d->limits.table_pages,
                   STEP_TABLE_MAX,
-                  "frame_body_max allows tables of more pages than move at once: sessions of so "
-                  "many are neither fetched nor handed over");
+                  "frame_body_max allows tables with more pages than a transfer may have: such "
+                  "sessions cannot be fetched or handed over");
     if (core_size(&d->limits, &bytes) != TERN_OK)
         return fail(why, cap, TERN_INVALID,
-                    "the limits do not make a core: one of them is 0 or too large");
+                    "the core rejects the limits: one of them is 0 or too large");
     d->arena = undumped_take(bytes, true);
     d->actions = undumped_take(actions_bytes(&d->limits), true);
     d->queue.cap = daemon_queue_bound(&d->limits, d->config->procs_max);
@@ -373,10 +373,10 @@ static enum tern_err start_xfer(struct daemon *d, char *why, size_t cap)
         return TERN_OK;
     err = xfer_listen(d->xfer, config->listen.host, config->data_port, &d->data_port, &text);
     if (err != TERN_OK)
-        snprintf(why, cap, "data port %u on %s cannot be listened on: %s; %s", config->data_port,
+        snprintf(why, cap, "data port %u on %s cannot be opened: %s; %s", config->data_port,
                  config->listen.host, text,
-                 err == TERN_CONFLICT ? "choose another data_port, or 0: the kernel chooses"
-                                      : "`listen` has to name an address of this host");
+                 err == TERN_CONFLICT ? "choose another data_port, or 0 to let the kernel choose"
+                                      : "`listen` must name an address of this host");
     return err;
 }
 

@@ -60,7 +60,7 @@ static const char *layouts_text(struct daemon *d, const struct reply *r)
         *c = *c == '#' ? '?' : *c; /* # stands for a number in a reply's text */
     snprintf(text, sizeof(text),
              "the peer has these tokens in a pool of another layout, and its pages cannot be "
-             "resharded: group '%.*s': %s. Compute them, or open pools that fit",
+             "resharded: group '%.*s': %s. Compute the tokens, or open pools of layouts that fit",
              RESHARD_NAME_MAX - 1, group, reshard_text(refusal));
     return text;
 }
@@ -174,7 +174,7 @@ static void reply_send(struct daemon *d, const struct reply *r)
     if (r->op == OP_POOL_MAP && !region_known(d, tenant, r, &region)) {
         told = *r;
         told.err = TERN_GONE;
-        told.text = "the GPU that the pool lies on has failed: look at the log of the daemon";
+        told.text = "the GPU that the pool lies on has failed: see the daemon's log";
         r = &told;
     }
     if (fds_of(c, r, &region, fds, &nfds, why) != TERN_OK) {
@@ -198,7 +198,7 @@ static void reply_send(struct daemon *d, const struct reply *r)
                   op_name(r->op), r->trace_id);
         conn_send_status(
             c, &h, TERN_INTERNAL,
-            "the answer is larger than frame_body_max: raise it, or ask for less at a time");
+            "the answer is larger than frame_body_max: raise that, or ask for less at a time");
         return;
     }
     if (conn_send(c, n, fds, nfds) && nfds > 0)

@@ -57,7 +57,7 @@ void engine_log_exited(struct daemon *d, uint32_t proc)
         for (uint32_t seat = 0; seat < PROCS_PER_ENGINE_MAX; seat++)
             if (e.procs[seat] == proc) {
                 gone(d, &e, proc, "engine_process_exited",
-                     "it had not left its engine: it was killed or crashed");
+                     "the process exited without leaving its engine: it was killed or crashed");
                 d->procs_exited++;
             }
     }

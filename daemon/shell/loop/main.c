@@ -53,7 +53,7 @@ int main(int argc, char **argv)
     log_init(config->log_level, 2, NULL);
     if (config->insecure_peers)
         log_event(LEVEL_WARN, "insecure_peers", "reason=%s",
-                  "peers talk in the clear: everyone on the network between them can read and "
+                  "peers connect without TLS: everyone on the network between them can read and "
                   "change token ids and pages");
     log_memory(&memory);
     crash_watch();

@@ -84,8 +84,9 @@ static void spill_place(struct findings *f, const struct config *config)
               strerror(errno));
     else if (spill_lacks(config) > 0)
         fprintf(f->out,
-                "ternd: warning: spill.bytes: the file system of %s has %" PRIu64
-                " bytes less, with spill.headroom: it will be full before anything makes way\n",
+                "ternd: warning: spill.bytes: the file system of %s lacks %" PRIu64
+                " bytes for spill.bytes and spill.headroom: it will be full before anything is "
+                "evicted\n",
                 config->spill_dir, spill_lacks(config));
     if (config->spill_key_file[0] && disk_key_read(config->spill_key_file, key, why) != TERN_OK)
         wrong(f, "spill.encrypt_key_file: %s", why);
@@ -112,7 +113,7 @@ static void tls_files(struct findings *f, const struct config *config)
     tls_stats(made, &own);
     if (!own.own.own_ca)
         fprintf(f->out,
-                "ternd: warning: tls: %s: comes from no CA in %s: peers that trust the same CA "
+                "ternd: warning: tls: %s: no CA in %s has issued it: peers that trust the same CA "
                 "refuse it\n",
                 config->tls_cert, config->tls_ca);
     tls_destroy(made);
@@ -128,7 +129,7 @@ static void listen_address(struct findings *f, const struct config *config)
         return;
     fd = tcp_listen(host, 0, 1, &port, &why);
     if (fd < 0)
-        wrong(f, "listen: %s: %s: it has to be an address of this host", host, why);
+        wrong(f, "listen: %s: %s: it must be an address of this host", host, why);
     else
         close(fd);
 }
@@ -140,7 +141,8 @@ static void peer_name(struct findings *f, const struct config_peer *peer)
 
     resolve_system(peer->address.host, peer->address.port, &answer);
     if (answer.err != TERN_OK)
-        fprintf(f->out, "ternd: warning: peer %s: %s: %s (it is asked for again while it runs)\n",
+        fprintf(f->out,
+                "ternd: warning: peer %s: %s: %s (a running daemon resolves the name again)\n",
                 peer->name, peer->address.host, answer.text);
 }
 
@@ -155,7 +157,7 @@ static void peer_names(struct findings *f, const struct config *config)
     if (i < config->npeers)
         fprintf(f->out,
                 "ternd: warning: the name service is slow: the names of %" PRIu32
-                " peers were not asked for\n",
+                " peers were not checked\n",
                 config->npeers - i);
 }
 
@@ -167,9 +169,9 @@ static void descriptors(struct findings *f, const struct config *config)
 
     if (getrlimit(RLIMIT_NOFILE, &files) == 0 && (files.rlim_max < most || files.rlim_max < flight))
         fprintf(f->out,
-                "ternd: warning: %" PRIu64 " descriptors may be open at a time, and %" PRIu64
-                " may wait in unread answers; this process may have %" PRIu64
-                " of either: raise LimitNOFILE= or ulimit -Hn\n",
+                "ternd: warning: up to %" PRIu64 " descriptors can be open at a time, and %" PRIu64
+                " can be in unread answers; this process may have %" PRIu64
+                " of each: raise LimitNOFILE= or ulimit -Hn\n",
                 most, flight, (uint64_t)files.rlim_max);
 }
 

@@ -25,9 +25,9 @@ static const char *denied(const struct client_conn *c, const struct message *m)
     if (!m || (m->from & FROM_CLIENT) == 0)
         return NULL;
     if (conn_is_admin(c) && !(m->from & FROM_OPERATOR))
-        return "this is the admin socket: engines connect to a tenant's";
+        return "this is the admin socket: engines connect to a tenant's socket";
     if (!conn_is_admin(c) && !(m->from & FROM_ENGINE))
-        return "admin requests go to the admin socket";
+        return "only the admin socket accepts admin requests";
     return NULL;
 }
 
@@ -110,8 +110,8 @@ static void core_request(struct client_conn *c, const struct frame_header *h, co
         return;
     if ((ev.request.op == OP_POOL_MAP || ev.request.op == OP_RECORD_MAP) && conn_fds_unread(c)) {
         conn_send_status(c, h, TERN_BUSY,
-                         "the last answer that carries descriptors has not been read, or answers "
-                         "behind it: read them, then ask again");
+                         "the last answer that carries descriptors, or one after it, has not been "
+                         "read: read the answers, then retry");
         return;
     }
     ev.request.conn = c->slot;

@@ -35,9 +35,9 @@ static void log_damage(struct daemon *d)
     disk_file_name(name, d->config->tenants[bad->tenant].name, bad->at.file, false);
     log_event(LEVEL_WARN, "spill_bad", "file=%s offset=%" PRIu64 " met=%" PRIu64 " reason=%s", name,
               bad->at.offset, bad->n,
-              bad->missing ? "it is not there any more: only the daemon may remove its files"
-                           : "what was read is not what was written: it is given up, and stored "
-                             "anew when it is there again");
+              bad->missing ? "the file is missing: only the daemon may remove its files"
+                           : "the bytes differ from those written: the extent is dropped, and "
+                             "stored again when the prefix is computed again");
     d->spill.bad = bad->n;
 }
 
@@ -117,8 +117,8 @@ static void log_foreign(const struct config *config)
         if (e->d_name[0] != '.' && config_tenant_slot(config, e->d_name, &tenant) != TERN_OK &&
             fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode))
             log_event(LEVEL_WARN, "spill_foreign", "folder=%s reason=%s", e->d_name,
-                      "no tenant has this name: what lies there is left alone and counts for "
-                      "nobody; delete it, or configure the tenant again");
+                      "no tenant has this name: its files are kept and count for no tenant; delete "
+                      "the folder, or configure the tenant again");
     if (dir)
         closedir(dir);
 }
@@ -169,14 +169,14 @@ enum tern_err spill_start(struct daemon *d, char *why, size_t cap)
     disk_stats(d->disk, &stats);
     if (!stats.direct)
         log_event(LEVEL_WARN, "spill_buffered", "dir=%s reason=%s", d->config->spill_dir,
-                  "this file system has no O_DIRECT: what is stored goes through the page cache");
+                  "this file system has no O_DIRECT: the disk tier uses the page cache");
     log_foreign(d->config);
     if (spill_lacks(d->config) > 0)
         log_event(LEVEL_WARN, "spill_too_large",
                   "dir=%s bytes=%" PRIu64 " lacking_bytes=%" PRIu64 " reason=%s",
                   d->config->spill_dir, d->config->spill_bytes, spill_lacks(d->config),
-                  "the whole file system has less than spill.bytes and spill.headroom: it is full "
-                  "before anything makes way");
+                  "the whole file system has less than spill.bytes and spill.headroom: it will be "
+                  "full before anything is evicted");
     err = disk_recover(d->disk, found, not_taken, d, &d->spill.recovery, &text);
     if (err != TERN_OK) {
         snprintf(why, cap, "spill.dir %s: %s", d->config->spill_dir, text);

@@ -112,7 +112,7 @@ static void path_message(struct peer_link *l, const struct frame_header *h, cons
     uint64_t sequence = l->received + 1;
 
     if (link_path_read(l, h, body, sequence) != TERN_OK)
-        link_protocol_error(l, "a message that cannot be read, or not in its turn");
+        link_protocol_error(l, "a message is malformed or out of order");
     else
         l->received = sequence;
 }
@@ -138,7 +138,7 @@ static void on_frame(struct stream *s, const struct frame_header *h, const uint8
 static void on_body_refused(struct stream *s, const struct frame_header *h)
 {
     (void)h;
-    stream_close(s, "as many large messages are arriving as peers may send at a time");
+    stream_close(s, "too many large messages arrive from peers at a time");
 }
 
 static void on_secured(struct stream *s)
@@ -211,11 +211,12 @@ static void log_data_refused(struct daemon *d)
     xfer_stats(d->xfer, &stats);
     if (stats.refused != d->links.data_refused)
         log_event(LEVEL_WARN, "data_refused", "connections=%" PRIu64 " reason=%s", stats.refused,
-                  "no token of a link that is up, or pages of another link's transfer");
+                  "the connection has no token of a link that is up, or sent pages of another "
+                  "link's transfer");
     if (stats.over_share != d->links.data_over_share)
         log_event(LEVEL_WARN, "data_over_share", "connections=%" PRIu64 " reason=%s",
                   stats.over_share,
-                  "a peer has its share of limits.data_conns_max, and the common rest is in use");
+                  "a peer's share of limits.data_conns_max and the common rest are in use");
     d->links.data_refused = stats.refused;
     d->links.data_over_share = stats.over_share;
     door_log_change(&stats.door, "data", &d->links.data_door_shown);
@@ -312,7 +313,7 @@ enum tern_err links_listen(struct daemon *d, char *why, size_t cap)
         return TERN_OK;
     TRY(listen_tcp(&d->links.listener, at->host, at->port, &d->control_port, why, cap));
     if (links_door_create(d) != TERN_OK) {
-        snprintf(why, cap, "no memory, or no descriptor, for the door of the control port");
+        snprintf(why, cap, "no memory or no descriptor to accept connections at the control port");
         return TERN_INTERNAL;
     }
     listen_start(&d->links.listener, d->io, accepted, d, 0);

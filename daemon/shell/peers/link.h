@@ -42,7 +42,7 @@
       "as UP, but a message of an RDMA path found no room: the next tick closes the link")         \
     X(PEER_LINK, CLOSED, TO(PEER_LINK, IDLE),                                                      \
       "the stream has ended; the ring still holds its operations")                                 \
-    X(PEER_LINK, VACANT, TO(PEER_LINK, IDLE), "an outbound link of a slot of peers that nobody has")
+    X(PEER_LINK, VACANT, TO(PEER_LINK, IDLE), "an outbound link of a free slot of peers")
 
 STATE_MACHINE(peer_link, PEER_LINK, PEER_LINK_STATE_TABLE)
 

@@ -44,7 +44,7 @@ static void make_way(struct daemon *d, uint64_t now_ns)
 
     if (shaking->n == 0 || now_ns - ls->v[shaking->head].opened_ns < LINK_HANDSHAKE_NS)
         return;
-    stream_close(&ls->v[shaking->head].stream, "its handshake lasted, and other callers wait");
+    stream_close(&ls->v[shaking->head].stream, "its handshake took long, and other callers wait");
 }
 
 static enum door_verdict enter(void *ctx, int fd)

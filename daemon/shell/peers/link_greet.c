@@ -11,9 +11,9 @@
 #include "shell/log/log.h"
 #include "shell/peers/link_internal.h"
 
-#define OUR_NAME "another daemon calls itself as this one: give each a node of its own"
+#define OUR_NAME "another daemon uses this daemon's node name: give each its own `node`"
 #define NOT_ITS_OWN                                                                                \
-    "it says the incarnation of this daemon or of another peer, which nobody has by chance"
+    "the peer sent the incarnation of this daemon or of another peer, which cannot be chance"
 
 static void send_hello(struct peer_link *l)
 {
@@ -125,7 +125,7 @@ static void replace_older(struct peer_link *l)
         struct peer_link *other = &ls->v[i];
 
         if (other != l && link_up(other) && other->peer == l->peer)
-            stream_close(&other->stream, "its node connected anew");
+            stream_close(&other->stream, "its node connected again");
     }
 }
 
@@ -141,8 +141,8 @@ static void look_for_twin(const struct peer_link *l, uint64_t incarnation)
         log_event(LEVEL_WARN, "peer_twice",
                   "peer=%s incarnation=%016" PRIx64 " other=%016" PRIx64 " reason=%s",
                   link_peer_name(l), incarnation, lives[0],
-                  "two daemons call themselves that and end each other's links: give each a node "
-                  "and a certificate of its own");
+                  "two daemons use that node name and end each other's links: give each its own "
+                  "`node` and certificate");
     lives[1] = lives[0];
     lives[0] = incarnation;
 }
@@ -191,10 +191,10 @@ static void greeted(struct peer_link *l, const struct frame_header *h, const uin
     m = (const Tern__Wire__PeerHello *)(const void *)msg;
     err = wire_negotiate(m->version_min, m->version_max, &version);
     if (err != TERN_OK) {
-        text = "no version in common: update the older daemon";
+        text = "no protocol version in common: update the older daemon";
     } else if (!m->node || config_peer_slot(l->d->config, m->node, &peer) != TERN_OK) {
         err = TERN_DENIED;
-        text = "this node is not among the peers that are configured here";
+        text = "this node is not among the peers configured here";
     } else if (l->tls && !tls_names(l->tls, m->node)) {
         err = TERN_DENIED;
         text = "this node is not the one that its certificate names";
@@ -204,7 +204,7 @@ static void greeted(struct peer_link *l, const struct frame_header *h, const uin
         text = not_it;
     } else if (!admit(l)) {
         err = TERN_BUSY;
-        text = "no random numbers are to be had";
+        text = "the system has no random numbers";
     }
     answer_hello(l, h->request_id, err, text, version);
     if (err != TERN_OK) {
@@ -255,16 +255,16 @@ static void hello_answered(struct peer_link *l, const struct frame_header *h, co
 void link_tls_met(struct stream *s)
 {
     struct peer_link *l = container_of(s, struct peer_link, stream);
-    static const char why[] = "the other side speaks TLS, and this daemon does not: give it `tls` "
-                              "in place of `insecure_peers`, or both sides `insecure_peers`";
+    static const char why[] = "the other side uses TLS, and this daemon does not: set `tls` here "
+                              "in place of `insecure_peers`, or `insecure_peers` on both sides";
     bool out = link_is_outbound(l);
 
     log_event(LEVEL_WARN, "tls_unexpected", "link=%u peer=%s dir=%s reason=%s", l->slot,
               link_peer_name(l), out ? "out" : "in", why);
     link_set_cause(l, "%s", why);
     if (!out) /* a frame, so that the other side sees which node this is */
-        answer_hello(l, 1, TERN_UNSUPPORTED, "this daemon talks in the clear", 0);
-    stream_finish(&l->stream, "the other side speaks TLS");
+        answer_hello(l, 1, TERN_UNSUPPORTED, "this daemon does not use TLS", 0);
+    stream_finish(&l->stream, "the other side uses TLS");
 }
 
 void link_greet(struct peer_link *l)

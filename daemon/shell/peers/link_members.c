@@ -8,7 +8,7 @@
 #include "shell/log/log.h"
 #include "shell/peers/link_internal.h"
 
-static const char left_text[] = "it is a peer no longer", changed_text[] = "its entry was changed";
+static const char left_text[] = "it was removed", changed_text[] = "its entry was changed";
 
 static void tell_core(struct daemon *d, uint32_t slot, bool joined)
 {
@@ -57,8 +57,7 @@ const char *links_unfit(const struct daemon *d, const struct config_peer *peer)
     struct xfer_rdma_view rdma;
 
     if (!d->links.tls && !d->config->insecure_peers)
-        return "this daemon began without `tls` and without `insecure_peers`, so it talks to no "
-               "peer";
+        return "this daemon started without `tls` and `insecure_peers`, so it connects to no peer";
     if (xfer_transport_by_paths[peer->transport]) {
         xfer_rdma_view(d->xfer, &rdma);
         if (!rdma.wanted)

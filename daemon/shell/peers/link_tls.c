@@ -39,8 +39,8 @@ void links_tls_tick(struct daemon *d)
                   "cert=%s not_after=%s left_s=%" PRId64 " reason=%s", d->config->tls_cert,
                   own.own.not_after, own.left_s,
                   stage == EXPIRY_STAGES
-                      ? "it has expired: links that are up stay, and peers refuse every new one; "
-                        "make a new certificate, then reload"
+                      ? "the certificate has expired: links that are up stay, and peers refuse "
+                        "every new one; make a new certificate, then reload"
                       : "make a new certificate, then reload");
     d->links.expiry_told = stage;
 }
@@ -55,7 +55,7 @@ static void log_own(struct daemon *d, const struct tls_files *files)
     if (!own.own.own_ca)
         log_event(LEVEL_WARN, "certificate_foreign", "cert=%s ca=%s reason=%s", files->cert,
                   files->ca,
-                  "this node's certificate comes from no CA in that file: peers that trust the "
+                  "no CA in that file has issued this node's certificate: peers that trust the "
                   "same CA refuse it");
     d->links.expiry_told = 0;
     links_tls_tick(d);

@@ -17,7 +17,7 @@
 #include "seam/io/tcp_listen.h"
 #include "shell/log/log.h"
 
-#define WHY_NOT_MADE "%s: %s (does its folder exist, and may this user write there?)"
+#define WHY_NOT_MADE "%s: %s (check that its folder exists and that this user may write there)"
 
 /* Returns true if a daemon answers on that path: then we must not replace the file. */
 static bool answers(const struct sockaddr_un *addr)
@@ -58,8 +58,7 @@ enum tern_err listen_unix_place(const char *path, char *why, size_t cap)
                  strerror(errno));
     else if (!is_socket(path) && lstat(path, &st) == 0)
         snprintf(why, cap,
-                 "%s: something that is no socket is there: remove it or choose another path",
-                 path);
+                 "%s: the path exists and is not a socket: remove it or choose another path", path);
     else
         return TERN_OK;
     return TERN_INVALID;
@@ -70,7 +69,7 @@ enum tern_err listen_unix_may(const char *path, char *why, size_t cap)
     struct sockaddr_un addr = {.sun_family = AF_UNIX};
 
     if (strlen(path) >= sizeof(addr.sun_path)) {
-        snprintf(why, cap, "%s: longer than a socket path can be", path);
+        snprintf(why, cap, "%s: too long for a socket's path", path);
         return TERN_INVALID;
     }
     strcpy(addr.sun_path, path);
@@ -125,7 +124,7 @@ enum tern_err listen_tcp(struct listener *l, const char *host, uint16_t port, ui
     snprintf(why, cap, "listen %s:%u: %s; %s", host, port, text,
              errno == EADDRINUSE
                  ? "stop what listens there, another daemon perhaps, or choose another port"
-                 : "`listen` has to name an address of this host");
+                 : "`listen` must name an address of this host");
     return TERN_INVALID;
 }
 

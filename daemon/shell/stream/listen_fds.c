@@ -39,7 +39,7 @@ static enum tern_err add(struct listen_fds *to, const char *name, size_t bytes, 
     if (to->n == LISTEN_FDS_MAX)
         return refuse(why, cap, "more sockets than there can be tenants");
     if (bytes >= sizeof(to->v[0].name))
-        return refuse(why, cap, "a name in LISTEN_FDNAMES is longer than any of ours");
+        return refuse(why, cap, "a name in LISTEN_FDNAMES is longer than admin or any tenant-NAME");
     if (!prepare(fd)) {
         snprintf(why, cap, "LISTEN_FDS: descriptor %d: %s", fd, strerror(errno));
         return TERN_INVALID;
@@ -65,8 +65,8 @@ enum tern_err listen_fds_read(struct listen_fds *ret, char *why, size_t cap)
     }
     if (ret->n != n)
         return refuse(why, cap,
-                      "LISTEN_FDNAMES has not a name for each: set FileDescriptorName= to admin or "
-                      "tenant-NAME in every socket unit");
+                      "LISTEN_FDNAMES lacks names: set FileDescriptorName= to admin or tenant-NAME "
+                      "in every socket unit");
     return TERN_OK;
 }
 
@@ -91,8 +91,8 @@ enum tern_err listen_fds_take(struct listen_fds *fds, const char *name, const ch
             continue;
         if (!listens_at(fds->v[i].fd, path)) {
             snprintf(why, cap,
-                     "LISTEN_FDS: the socket called %s does not listen at %s: let ListenStream= of "
-                     "its unit and the configuration have the same path",
+                     "LISTEN_FDS: the socket called %s does not listen at %s: set the same path in "
+                     "ListenStream= of its unit and in the configuration",
                      name, path);
             return TERN_INVALID;
         }
@@ -112,8 +112,8 @@ enum tern_err listen_fds_all_taken(const struct listen_fds *fds, char *why, size
     for (uint32_t i = 0; i < fds->n; i++)
         if (fds->v[i].fd >= 0) {
             snprintf(why, cap,
-                     "LISTEN_FDS: nothing here is called %s: a socket's name is admin, or tenant- "
-                     "and the name of a tenant of the configuration, and each has one socket",
+                     "LISTEN_FDS: no socket is called %s: a socket's name is admin, or tenant- and "
+                     "the name of a configured tenant, and each has one socket",
                      fds->v[i].name);
             return TERN_INVALID;
         }

@@ -75,7 +75,7 @@ static void overdue(struct stream *s, uint64_t now_ns)
     } else if (s->tls && !tls_secured(s->tls)) {
         s->ops->tls_refused(s, TLS_TIMEOUT,
                             "no TLS handshake within deadlines.tls_handshake_ms: the other daemon "
-                            "stands still, or the network drops packets");
+                            "hangs, or the network drops packets");
         stream_close(s, "no TLS handshake within the deadline");
     } else {
         stream_close(s, "no whole frame within the deadline");

@@ -90,8 +90,8 @@ void send_buffers_drop(struct stream *s)
 static void doom(struct stream *s)
 {
     stream_state_move(&s->state, STREAM_DOOMED);
-    s->close_reason = "it leaves more unread than any other of its share, which is used up: raise "
-                      "limits.send_buffers_reserved, or read faster";
+    s->close_reason = "the send buffers of its share are used up, and it has the most unread: "
+                      "raise limits.send_buffers_reserved, or read faster";
     s->pool->doomed = true;
     s->pool->ndoomed++;
     send_buffers_drop(s);

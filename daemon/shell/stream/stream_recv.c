@@ -203,7 +203,7 @@ void stream_recv_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
         stream_finish_if_quiet(s);
     } else if (res == -EBADMSG) {
         s->ops->brought(s);
-        stream_close(s, "it sent descriptors, which nobody here takes");
+        stream_close(s, "the client sent descriptors, which the daemon never accepts");
     } else {
         stream_close_by_peer(s, res == 0 ? "closed by the other side" : "receive failed");
     }

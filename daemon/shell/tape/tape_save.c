@@ -62,16 +62,16 @@ const char *tape_save_hint(int err)
 {
     switch (err) {
     case ENOENT:
-    case ENOTDIR: return "give it a path in a folder that is there, as the daemon sees it";
+    case ENOTDIR: return "give it a path in a folder that exists for the daemon";
     case ENOSPC:
-    case EDQUOT: return "make room, or give it a path on another disk";
+    case EDQUOT: return "free space, or give it a path on another disk";
     case EMFILE: return "raise RLIMIT_NOFILE (LimitNOFILE=) of the daemon, or end connections";
     case ENAMETOOLONG: return "give it a shorter path";
     case EFBIG: return "raise RLIMIT_FSIZE (LimitFSIZE=) of the daemon, or lower tape.bytes";
     case EINVAL:
     case ELOOP:
     case EISDIR: return "give it the path of a plain file";
-    default: return "it is the daemon that writes it, give it a path that it may";
+    default: return "the daemon writes the file: give it a path that the daemon may write";
     }
 }
 

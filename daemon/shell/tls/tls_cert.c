@@ -228,6 +228,6 @@ enum tern_err tls_judge_own(const struct tls_config *config, const char *file, S
     if (X509_check_purpose(cert, X509_PURPOSE_SSL_CLIENT, 0) != 1 ||
         X509_check_purpose(cert, X509_PURPOSE_SSL_SERVER, 0) != 1)
         return tls_file_fail(why, cap, file,
-                             "the certificate must be for client and server: daemons are both");
+                             "the certificate must allow both client and server use");
     return TERN_OK;
 }

@@ -16,11 +16,11 @@
     X(TLS_SESSION, UNUSED, TO(TLS_SESSION, HANDSHAKING), "in the list of free sessions")           \
     X(TLS_SESSION, HANDSHAKING,                                                                    \
       TO(TLS_SESSION, OPEN) | TO(TLS_SESSION, BROKEN) | TO(TLS_SESSION, UNUSED),                   \
-      "who the other side is has not been proved")                                                 \
+      "the other side's identity is not yet proved")                                               \
     X(TLS_SESSION, OPEN, TO(TLS_SESSION, BROKEN) | TO(TLS_SESSION, UNUSED),                        \
-      "the other side is who it must be; records go both ways")                                    \
+      "the other side's identity is proved; records go both ways")                                 \
     X(TLS_SESSION, BROKEN, TO(TLS_SESSION, UNUSED),                                                \
-      "refused, failed or ended: it can only be closed")
+      "refused, failed or ended: the session can only be closed")
 
 STATE_MACHINE(tls_session, TLS_SESSION, TLS_SESSION_STATE_TABLE)
 

@@ -170,10 +170,11 @@ static void tell_names(struct tls_session *s, const X509 *cert)
     tls_cert_names_text(cert, names, sizeof names);
     if (s->peer)
         snprintf(s->tls->detail, sizeof s->tls->detail,
-                 "its certificate names \"%s\", and here that peer is \"%s\"", names, s->peer);
+                 "its certificate names \"%s\", and this peer is configured as \"%s\"", names,
+                 s->peer);
     else
         snprintf(s->tls->detail, sizeof s->tls->detail,
-                 "its certificate names \"%s\", which is no peer of this node", names);
+                 "its certificate names \"%s\", which is not a peer of this node", names);
 }
 
 /* OpenSSL calls this for each certificate of the chain, the peer's last, after its own checks. */
@@ -278,7 +279,7 @@ static enum tls_got refuse_clear_text(struct tls_session *s)
 {
     static const uint8_t alert[] = {21, 3, 3, 0, 2, 2, 70}; /* fatal: protocol_version */
 
-    s->detail = "the other side talks in the clear: give it `tls`, or both sides `insecure_peers`";
+    s->detail = "the other side does not use TLS: set `tls` there, or `insecure_peers` on both";
     (void)s->send(s->ctx, alert, sizeof alert);
     return fail_session(s, TLS_CLEAR_TEXT);
 }

@@ -204,11 +204,11 @@ static enum tern_err layouts_of(struct wire_in *w, const Tern__Wire__PoolOpen *m
     if (with == 0)
         return TERN_OK;
     if (with < m->n_groups)
-        return refused(ret_text, "either all groups of a pool say what fields their pages have, or "
-                                 "none does");
+        return refused(ret_text, "only some groups of the pool describe their fields: describe "
+                                 "those of all groups, or of none");
     if (bytes > WIRE_LAYOUT_BYTES_MAX)
-        return refused(ret_text, "the description of the fields takes more than 16 KiB: use "
-                                 "shorter names, or fewer fields");
+        return refused(ret_text, "the description of the fields is longer than 16 KiB: use shorter "
+                                 "names or fewer fields");
     TRY(wire_layout_in(m->groups, m->n_groups, w->layouts, ret_text));
     for (size_t i = 0; i < m->n_groups; i++) {
         w->layouts[i].stages = m->stages ? m->stages : 1;
@@ -234,7 +234,7 @@ static enum tern_err groups_of(struct wire_in *w, const Tern__Wire__PoolOpen *m,
         const char *name = m->groups[i]->name;
 
         TRY(choice_of(m->groups[i]->family, FAMILY_RECURRENT,
-                      "it has a group of a family that this daemon does not know", ret_text));
+                      "the pool has a group of an unknown family", ret_text));
         ret->group[i] = group_of(m->groups[i]);
         hash_group(&state, m->groups[i]);
         if (name)
@@ -275,7 +275,7 @@ static enum tern_err ops_of(struct wire_in *w, const Tern__Wire__Step *m, struct
         const Tern__Wire__StepOp *o = m->ops[i];
 
         if (o->kind < STEP_EXTEND || o->kind >= STEP_KINDS)
-            return refused(ret_text, "it has a kind of operation that this daemon does not know");
+            return refused(ret_text, "the Step has an operation of an unknown kind");
         w->ops[i] = (struct step_op){
             .kind = (enum step_op_kind)o->kind,
             .barrier = o->barrier,
@@ -329,7 +329,7 @@ static enum tern_err ticket_of(const char *text, struct ticket *ret, const char 
     if (!text || !text[0])
         return TERN_OK;
     if (!wire_ticket_parse(text, &t) || session_id_unpack(t.id).gen == 0)
-        return refused(ret_text, "that is no ticket: pass it on as the Handoff answered it");
+        return refused(ret_text, "that is no ticket: pass the text of the Handoff's answer");
     *ret = (struct ticket){.id = session_id_unpack(t.id),
                            .key = {t.key[0], t.key[1]},
                            .incarnation = t.incarnation,
@@ -521,7 +521,7 @@ enum tern_err wire_in_peer_msg(struct wire_in *w, const struct frame_header *h, 
     uint32_t ntokens;
     const char *text, *unfit;
 
-    w->peer_unfit = "a message that cannot be read";
+    w->peer_unfit = "the message is malformed";
     TRY(wire_decode(&w->budget, h->type, body, h->length, &msg));
     m = (const Tern__Wire__PeerMsg *)(const void *)msg;
     w->peer_tenant = m->tenant;

@@ -45,8 +45,8 @@ static enum tern_err axis_in(const Tern__Wire__Axis *a, struct reshard_axis *ret
     while (kind < AXIS_KINDS && (!a->name || strcmp(a->name, axis_names[kind]) != 0))
         kind++;
     if (kind == AXIS_KINDS)
-        return refused(ret_text, "an axis of a field is called layer, kv, token, head, channel, "
-                                 "dim or state");
+        return refused(ret_text,
+                       "an axis of a field must be layer, kv, token, head, channel, dim or state");
     *ret =
         (struct reshard_axis){.kind = (enum reshard_axis_kind)kind,
                               .length = a->length > UINT32_MAX ? UINT32_MAX : (uint32_t)a->length,
@@ -59,7 +59,7 @@ static enum tern_err field_in(const Tern__Wire__Field *f, struct reshard_field *
 {
     TRY(name_in(f->name, ret->name, ret_text));
     if (f->n_axes > AXIS_KINDS || f->over > OVER_REPLICATED)
-        return refused(ret_text, "a field has at most 7 axes, and is divided or replicated");
+        return refused(ret_text, "a field has at most 7 axes, and must be divided or replicated");
     ret->over = (enum reshard_over)f->over;
     ret->element_bytes = f->element_bytes;
     ret->offset = f->offset;

@@ -181,7 +181,7 @@ TEST(d_d_what_cannot_fit_is_refused_up_front)
     before = b.disk->written_bytes;
     s = rig_committed(b.rig, &b.e, b.pool, 2, 36);
     assert_err(TERN_QUOTA, disk_stored(s, 36)); /* 9 chunks, without the one per cent */
-    assert_non_null(strstr(b.rig->last->text, "# bytes of the disk"));
+    assert_non_null(strstr(b.rig->last->text, "# bytes on the disk"));
     assert_int_equal(b.rig->last->number[0], (9 * 12288 + 4096) * 101 / 100);
     assert_int_equal(b.rig->last->number[1], 9 * 12288 + 4096);
     assert_int_equal(b.disk->written_bytes, before);

@@ -138,7 +138,7 @@ TEST_WITH(alarms_of_a_peer_name_it_and_why, start, stop)
     ticks(4);
     v = only();
     assert_has(v.text, "it has been over for 3"); /* not: the peer is unreachable */
-    assert_has(v.text, " ms; the alarm ends when that is 5000 ms");
+    assert_has(v.text, " ms; the alarm ends at 5000 ms");
     d.links.v[1].state = PEER_LINK_IDLE; /* it was up for too short a time */
     ticks(1);
     d.links.v[1].state = PEER_LINK_UP;

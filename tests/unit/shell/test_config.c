@@ -282,7 +282,7 @@ TEST(config_pages_have_records_in_each_region)
 TEST(config_shape_errors_name_their_line)
 {
     refused(TENANT "insecure_peers: true\nlisten: 127.0.0.1:7001\ndata_port: 7001\n",
-            "t.yaml:7: data_port: ", "is the port of `listen` already");
+            "t.yaml:7: data_port: ", "is the port of `listen`");
     refused(TENANT "page_bytes_min: 1G\n", "t.yaml:4: tenants[0].memory: ", "two pages of");
     refused("node: a\nzork: 3\n" TENANT, "t.yaml:2: zork: ", "unknown key");
     refused("node: a\nlimits:\n  nodes: 5\n  zork: 2\n" TENANT,
@@ -299,7 +299,7 @@ TEST(config_shape_errors_name_their_line)
     refused("node: a\ntenants: yes\n", "t.yaml:2: tenants: ", "a list, each entry");
     refused("node: a\ntenants:\n  - hello\n", "t.yaml:3: tenants[0]: ", "lines of `key: value`");
     refused("- 1\n", "t.yaml:", "lines of `key: value`");
-    refused("node: a\n---\nnode: b\n", "t.yaml:", "documents");
+    refused("node: a\n---\nnode: b\n", "t.yaml:", "more than one document");
     refused("limits: {nodes: 5}\nnode: a\nlimits: {pages: 5}\n",
             "t.yaml:3: limits: ", "given twice");
     refused(TENANT "tenants: []\n", "t.yaml:5: tenants: ", "given twice");
@@ -448,9 +448,9 @@ TEST(config_tenant_without_memory_has_the_sizes_of_the_reserve)
     assert_int_equal(c->ntenants, 2);
     assert_int_equal(c->tenants[1].conns_max, 3);
     refused("reserve: {tenants: 0}\ntenants:\n  - {name: a, socket: /tmp/a}\n",
-            "t.yaml:3: tenants[0]: ", "needs memory");
+            "t.yaml:3: tenants[0]: ", "needs `memory`");
     refused("reserve: {like: a}\ntenants:\n  - {name: a, socket: /tmp/a}\n",
-            "t.yaml:3: tenants[0]: ", "needs memory");
+            "t.yaml:3: tenants[0]: ", "needs `memory`");
 }
 
 /* A setting of a former release is refused with its replacement. */
@@ -458,12 +458,12 @@ TEST(config_reserve_is_checked_as_tenants_are)
 {
     char text[256];
 
-    refused("reserve: {tenants: 1}\n" TENANT, "t.yaml:1: reserve.tenants: ", "by reserve.like");
+    refused("reserve: {tenants: 1}\n" TENANT, "t.yaml:1: reserve.tenants: ", "set reserve.like");
     refused("reserve: {like: b}\n" TENANT, "t.yaml:1: reserve.like: ", "no tenant is called \"b\"");
     refused("reserve: {tenants: 1, memory: 1M}\n" TENANT,
-            "t.yaml:1: reserve.memory: ", "name it by reserve.like");
-    refused("reserve: {tenants: 64, like: default}\n" TENANT,
-            "t.yaml:1: reserve.tenants: ", "with the 1 of `tenants` they are more than 64");
+            "t.yaml:1: reserve.memory: ", "set reserve.like to its name");
+    refused("reserve: {tenants: 64, like: default}\n" TENANT, "t.yaml:1: reserve.tenants: ",
+            "with the 1 of `tenants`, these are more than the maximum of 64");
     snprintf(text, sizeof text,
              "reserve: {tenants: 2, like: default}\ntenants:\n"
              "  - {name: default, socket: /tmp/a, memory: %" PRIu64 "}\n",
@@ -573,7 +573,7 @@ TEST(config_tenants_that_do_not_fit_are_refused)
     refused(TENANT "    regions: 3\n    devices: GPU-a+GPU-b\n",
             "t.yaml:6: tenants[0].devices: ", "names 2 devices for 3 regions");
     refused(TENANT "    device_memory: true\n",
-            "t.yaml:5: tenants[0].device_memory: ", "needs devices");
+            "t.yaml:5: tenants[0].device_memory: ", "needs `devices`");
     refused(TENANT "    regions: 2\n    devices: GPU-a+GPU-a\n",
             "t.yaml:6: tenants[0].devices: ", "twice");
     refused(TENANT "  - name: default\n    socket: /tmp/b\n    memory: 1M\n",
@@ -625,8 +625,8 @@ TEST(config_all_parts_above_the_machine_are_refused)
              "page_bytes_min: 1G\ntenants:\n  - name: a\n    socket: /tmp/a\n    memory: %" PRIu64
              "\n",
              plan_machine_bytes() - (1u << 20));
-    refused(text, "the daemon would take ", "lower tenants[].memory");
-    refused(text, "the daemon would take ", "bytes of memory (pages=");
+    refused(text, "the daemon needs ", "lower tenants[].memory");
+    refused(text, "the daemon needs ", "bytes of memory (pages=");
     snprintf(text, sizeof text,
              "page_bytes_min: 1G\ntenants:\n  - name: a\n    socket: /tmp/a\n    memory: %" PRIu64
              "\n",
@@ -656,7 +656,7 @@ TEST(config_memory_is_told_by_part)
     fclose(out);
     snprintf(part, sizeof part, " core=%" PRIu64 " checksums=", m.core);
     assert_non_null(strstr(text, part));
-    snprintf(part, sizeof part, "# memory_bytes%23" PRIu64 "  at the most; ", m.total);
+    snprintf(part, sizeof part, "# memory_bytes%23" PRIu64 "  at most; ", m.total);
     assert_memory_equal(texts[0], part, strlen(part));
     snprintf(part, sizeof part, "\n#   core%29" PRIu64 "\n", m.core);
     assert_non_null(strstr(texts[0], part));

@@ -241,7 +241,7 @@ static void assert_unfit(const char *sizes, const char *why)
 TEST(a_new_tenant_of_other_sizes_hears_which)
 {
     assert_unfit(", memory: 63M",
-                 "memory is 66060288 and the reserve's is 67108864; say the reserve's");
+                 "memory is 66060288 and the reserve's is 67108864; set the reserve's");
     drop_all(NULL);
     assert_unfit(
         ", memory: 64M, regions: 2, sessions_max: 7",
@@ -259,7 +259,7 @@ TEST(without_a_reserve_new_tenants_hear_of_it)
     compare(was, is);
     assert_int_equal(nfound, 1);
     assert_int_equal(found[0].slot, NONE);
-    assert_non_null(strstr(refusal, "reserve.tenants sets some aside"));
+    assert_non_null(strstr(refusal, "reserve.tenants reserves memory"));
 }
 
 /* A tenant that has joined keeps its slot, at any place of the file; its removed settings are

@@ -166,7 +166,8 @@ TEST(config_tls_is_whole_and_instead_of_the_clear)
     refused("tls: {key: /t/a.key}\n" TENANT, "t.yaml:1: tls.key: ", "ca, cert and key");
     refused("tls: {key: a.key}\n" TENANT, "t.yaml:1: tls.key: ", "absolute");
     refused("tls: {crt: /t/a.pem}\n" TENANT, "t.yaml:1: tls.crt: ", "unknown key");
-    refused("insecure_peers: true\n" TLS_FILES TENANT, "t.yaml:1: insecure_peers: ", "not both");
+    refused("insecure_peers: true\n" TLS_FILES TENANT,
+            "t.yaml:1: insecure_peers: ", "exclude each other");
     c = accepted(TLS_FILES "listen: 127.0.0.1:0\n" TENANT
                            "peers:\n  - {name: b, address: \"h:1\", tenants: [default]}\n");
     assert_false(c->insecure_peers);
@@ -238,13 +239,13 @@ TEST(config_rails_follow_from_the_regions)
     refused(
         "limits: {rdma_rails: 2}\n" REGIONS_OF("regions: 4, rdma_devices: x+y+x+z"),
         "t.yaml:1: limits.rdma_rails: ",
-        "is 2, and rdma_device or tenants[].rdma_devices name 3 devices: raise it, to 16 at most");
+        "is 2, and rdma_device or tenants[].rdma_devices name 3 devices: raise it (16 at most)");
     refused("rdma_device: a+b+c\nlimits: {rdma_rails: 2}\n" TENANT,
             "t.yaml:2: limits.rdma_rails: ", "name 3 devices");
     refused(REGIONS_OF("regions: 3, rdma_devices: x+y"),
             "t.yaml:2: tenants[0].rdma_devices: ", "names 2 devices for 3 regions");
     refused("rdma_device: x+z\n" REGIONS_OF("regions: 2, rdma_devices: x+y"),
-            "t.yaml:3: tenants[0].rdma_devices: ", "y is none of those that rdma_device names");
+            "t.yaml:3: tenants[0].rdma_devices: ", "y is not among the devices of rdma_device");
 }
 
 /* Each link and each tenant has a path a rail, and a request has bits for that many. */
@@ -260,9 +261,10 @@ TEST(config_more_paths_than_can_be_named_are_refused)
         n += snprintf(text + n, sizeof text - (size_t)n,
                       "  - {name: t%u, socket: /tmp/t%u, memory: 1M}\n", i, i);
     assert_true(n < (int)sizeof text);
-    refused(text, "t.yaml:2: limits.rdma_rails: ",
-            "makes 20971520 paths, one for each of 20480 links, 64 tenants and 16 rails; there may "
-            "be 8388608: lower it");
+    refused(
+        text, "t.yaml:2: limits.rdma_rails: ",
+        "needs 20971520 paths, one for each of 20480 links, 64 tenants and 16 rails, and at most "
+        "8388608 are possible: lower it");
 }
 
 TEST(config_rdma_tuning_is_that_of_the_transfers_unless_it_is_set)

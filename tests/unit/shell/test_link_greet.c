@@ -398,7 +398,7 @@ TEST_WITH(a_peer_that_dials_again_replaces_its_older_link, start, stop)
     said(IN_A, FRAME_PEER_HELLO, &east.base);
     memset(&seen.event, 0, sizeof seen.event);
     said(IN_B, FRAME_PEER_HELLO, &east.base);
-    assert_string_equal(seen.closed[IN_A], "its node connected anew");
+    assert_string_equal(seen.closed[IN_A], "its node connected again");
     assert_int_equal(links[IN_B].state, PEER_LINK_UP);
     assert_int_equal(seen.event.link.link, IN_B);
     memset(&seen, 0, sizeof seen);
@@ -476,8 +476,7 @@ TEST_WITH(a_stranger_is_told_why_it_is_not_let_in, start, stop)
     said(IN_A, FRAME_PEER_HELLO, &m.base);
     answer = (const Tern__Wire__PeerHelloReply *)(const void *)put(FRAME_PEER_HELLO_REPLY);
     assert_int_equal(answer->status->err, TERN_DENIED);
-    assert_string_equal(answer->status->text,
-                        "this node is not among the peers that are configured here");
+    assert_string_equal(answer->status->text, "this node is not among the peers configured here");
     assert_true(!answer->node && answer->data_port == 0 && !answer->has_data_token);
     assert_string_equal(seen.finished[IN_A], answer->status->text);
     seen.finished[IN_A] = NULL;
@@ -487,7 +486,8 @@ TEST_WITH(a_stranger_is_told_why_it_is_not_let_in, start, stop)
     m = a_hello("east");
     m.version_min = m.version_max = WIRE_VERSION + 1;
     said(IN_B, FRAME_PEER_HELLO, &m.base);
-    assert_string_equal(seen.finished[IN_B], "no version in common: update the older daemon");
+    assert_string_equal(seen.finished[IN_B],
+                        "no protocol version in common: update the older daemon");
     said(IN_B, FRAME_PEER_HELLO_REPLY, &wrong.base);
     assert_string_equal(seen.closed[IN_B], "a peer says hello first");
     assert_true(links_protocol_errors(&d, NONE) == 1);
@@ -521,6 +521,6 @@ TEST_WITH(who_enters_has_a_link_that_is_free, start, stop)
     assert_null(seen.closed[IN_B]);
     links[IN_B].opened_ns = 0;
     assert_null(enters(PEER_LINK_IDLE, PEER_LINK_GREETING));
-    assert_string_equal(seen.closed[IN_B], "its handshake lasted, and other callers wait");
+    assert_string_equal(seen.closed[IN_B], "its handshake took long, and other callers wait");
     assert_null(enters(PEER_LINK_UP, PEER_LINK_UP));
 }

@@ -132,7 +132,7 @@ TEST_WITH(stream_of_a_client_that_sends_a_descriptor_ends, set_up_clients, tear_
     }
     assert_int_equal(side[0].frames, 1);
     assert_int_equal(side[0].brought, 1);
-    assert_string_equal(side[0].why, "it sent descriptors, which nobody here takes");
+    assert_string_equal(side[0].why, "the client sent descriptors, which the daemon never accepts");
     assert_int_equal(side[0].s.state, STREAM_CLOSING);
     stream_close(&side[0].s, "again");
     while (!side[0].finished && io_now_ns() < end)

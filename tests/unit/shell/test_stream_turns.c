@@ -116,7 +116,7 @@ TEST_WITH(stream_that_is_closed_with_a_backlog_gives_its_buffer_back, set_up, te
     turn(0);
     turn(0);
     for (uint32_t i = 1; i < OTHER; i += 3)
-        stream_close(&side[i].s, "its process has exited");
+        stream_close(&side[i].s, "the client's process has exited");
     for (uint32_t i = 2; i < OTHER; i += 3)
         arrives(i, FLOOD);
     for (uint32_t i = 0; i < OTHER; i++)

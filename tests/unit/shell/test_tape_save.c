@@ -213,7 +213,7 @@ TEST_WITH(tape_dump_in_the_middle_of_recording_is_whole, make_dir, remove_dir)
 
 TEST(hint_is_of_the_cause)
 {
-    assert_non_null(strstr(tape_save_hint(ENOSPC), "room"));
+    assert_non_null(strstr(tape_save_hint(ENOSPC), "free space"));
     assert_non_null(strstr(tape_save_hint(EMFILE), "RLIMIT_NOFILE"));
     assert_non_null(strstr(tape_save_hint(ENAMETOOLONG), "shorter"));
     assert_non_null(strstr(tape_save_hint(EISDIR), "plain file"));
