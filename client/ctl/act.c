@@ -25,7 +25,7 @@ static int run_evict(struct ctl *ctl)
                human_count(j_u64(answer, "nodes")), human_count(j_u64(answer, "pages")),
                human_count(j_u64(answer, "host_pages")));
         if (j_u64(answer, "nodes") == 0)
-            printf("there is no prefix that nobody holds: `ternctl tree` shows who holds which\n");
+            printf("no prefix can be evicted: `ternctl tree` shows what uses and pins them\n");
     }
     json_decref(answer);
     return CTL_OK;
@@ -39,7 +39,7 @@ static int pin(struct ctl *ctl, bool on)
 
     if (strspn(ctl->operand, "0123456789abcdefABCDEF") != strlen(ctl->operand) ||
         snprintf(node, sizeof(node), "node=%s", ctl->operand) >= (int)sizeof(node))
-        ctl_fail(CTL_USAGE, "'%.40s' is no node: `ternctl tree` shows their ids", ctl->operand);
+        ctl_fail(CTL_USAGE, "'%.40s' is not a node: `ternctl tree` shows their ids", ctl->operand);
     answer = ctl_ask(ctl, "pin", args, 2);
     if (!ctl_print_json(ctl, answer)) {
         printf("%s: %s; pins of operators: %s\n", ctl->operand, on ? "pinned" : "unpinned",
@@ -64,9 +64,9 @@ static void show_drained(const json_t *answer)
     const char *left = human_count(j_u64(answer, "sessions"));
 
     if (!j_bool(answer, "draining"))
-        printf("the drain was taken back with %s sessions open\n", left);
+        printf("the drain was undone with %s sessions open\n", left);
     else if (j_u64(answer, "sessions") > 0)
-        printf("the deadline came with %s sessions open, and the daemon exits\n", left);
+        printf("the deadline passed with %s sessions open, and the daemon exits\n", left);
     else
         printf("drained: all sessions ended by themselves, and the daemon exits\n");
 }
@@ -82,17 +82,17 @@ static int drain_and_wait(struct ctl *ctl)
     json_t *answer;
 
     ctl_connect(ctl);
-    fprintf(stderr,
-            "waiting for the sessions to end; whatever is left, the daemon ends when its "
-            "deadlines.drain_ms are over: a reload may raise them meanwhile; interrupt to end the "
-            "wait, not the drain\n");
+    fprintf(
+        stderr,
+        "waiting for the sessions to end; after deadlines.drain_ms the daemon exits with the rest "
+        "open (a reload may raise it meanwhile); interrupt to end the wait, not the drain\n");
     answer = ctl_ask_within(ctl, &q, &lost);
     if (!answer)
-        ctl_fail(
-            CTL_LEFT, "drain: %s",
-            lost == TERN_TIMED_OUT
-                ? "the wait ended and the daemon drains on: `ternctl sessions` shows who is left"
-                : "the daemon ended and did not tell that the last session had; its log says why");
+        ctl_fail(CTL_LEFT, "drain: %s",
+                 lost == TERN_TIMED_OUT ? "the wait ended, and the daemon is still draining: "
+                                          "`ternctl sessions` shows the open sessions"
+                                        : "the daemon ended without reporting the end of the last "
+                                          "session: its log has the cause");
     if (j_bool(answer, "draining") && j_u64(answer, "sessions") == 0)
         status = CTL_OK;
     if (!ctl_print_json(ctl, answer))
@@ -157,8 +157,8 @@ static void show_certificate(const json_t *answer, bool dry_run)
     printf("the certificates were %s; this node's is valid until %s\n",
            dry_run ? "looked at" : "read anew", j_str(answer, "not_after"));
     if (!j_bool(answer, "own_ca"))
-        printf("warning: this node's certificate comes from no CA in tls.ca: peers that trust the "
-               "same CA refuse it, and links that are lost do not come back\n");
+        printf("warning: no CA in tls.ca has issued this node's certificate: peers that trust the "
+               "same CA refuse it, and links that are lost cannot be made again\n");
 }
 
 static int run_reload(struct ctl *ctl)
@@ -181,7 +181,7 @@ static int run_reload(struct ctl *ctl)
             snprintf(not_done, sizeof not_done, "; %s %s", human_count(failed),
                      ctl->dry_run ? "would fail" : "failed");
         if (done + restart + failed == 0)
-            printf("no setting differs from what is in force\n");
+            printf("no setting differs from those in force\n");
         else
             printf("%s %s; %s need a restart%s\n", human_count(done),
                    ctl->dry_run ? "would be done" : "done", human_count(restart), not_done);
@@ -220,8 +220,8 @@ static int peer_add(struct ctl *ctl)
     peer_arg(args, &n, "transport", ctl->transport);
     answer = ctl_ask(ctl, "peer-add", args, n);
     if (!ctl_print_json(ctl, answer))
-        printf("%s is a peer until it is removed or the daemon ends; %s of %s slots are in use: "
-               "`ternctl peers` shows its link\n",
+        printf("%s is now a peer, until it is removed or the daemon ends; %s of %s slots are in "
+               "use: `ternctl peers` shows its link\n",
                j_str(answer, "peer"), human_count(j_u64(answer, "peers")),
                human_count(j_u64(answer, "limit")));
     json_decref(answer);
@@ -239,10 +239,10 @@ static int peer_remove(struct ctl *ctl)
     peer_arg(args, &n, "name", ctl->more[0]);
     answer = ctl_ask(ctl, "peer-remove", args, n);
     if (!ctl_print_json(ctl, answer)) {
-        printf("%s is a peer no longer; its transfers end\n", j_str(answer, "peer"));
+        printf("%s is no longer a peer; its transfers end\n", j_str(answer, "peer"));
         if (strcmp(j_str(answer, "origin"), "file") == 0)
-            printf("the daemon's configuration names it: where it still does, a reload adds it "
-                   "again\n");
+            printf("the daemon's configuration names this peer: unless you remove its entry, a "
+                   "reload adds it again\n");
     }
     json_decref(answer);
     return CTL_OK;
@@ -301,61 +301,61 @@ static int run_ping(struct ctl *ctl)
 
 static const struct argp_option evict_options[] = {
     {"pool", OPT_POOL, "POOL", 0, "Only this pool: its handle or its slot (ternctl pools)", 0},
-    {"nodes", OPT_NODES, "N", 0, "At most N nodes; default: all that nobody holds", 0},
+    {"nodes", OPT_NODES, "N", 0, "At most N nodes; default: all that are not in use", 0},
     {0},
 };
 
 static const struct argp_option drain_options[] = {
     {"wait", OPT_WAIT, "TIME", OPTION_ARG_OPTIONAL,
-     "Wait for the end, for so long: 60s, 15m, 2h; default: 24h", 0},
+     "Wait for the end, at most TIME: 60s, 15m, 2h; default: 24h", 0},
     {0},
 };
 
 static const struct argp_option reload_options[] = {
-    {"dry-run", OPT_DRY_RUN, NULL, 0, "Change nothing: only tell what would be done", 0},
+    {"dry-run", OPT_DRY_RUN, NULL, 0, "Change nothing: only report what would be done", 0},
     {0},
 };
 
 static const struct argp_option peer_options[] = {
     {"tenants", OPT_TENANTS, "NAME+NAME", 0, "add: the tenants that it may ask for", 0},
-    {"transport", OPT_TRANSPORT, "TRANSPORT", 0, "add: how its pages come; default: tcp", 0},
+    {"transport", OPT_TRANSPORT, "TRANSPORT", 0, "add: how its pages are transferred; default: tcp",
+     0},
     {0},
 };
 
 static const struct argp_option ping_options[] = {
-    {"count", OPT_COUNT, "N", 0, "So many times; default: 5", 0},
+    {"count", OPT_COUNT, "N", 0, "Number of pings; default: 5", 0},
     {0},
 };
 
 const struct command act_commands[] = {
-    {"evict", "", "Gives back prefixes that nobody holds",
-     "  ternctl evict\n  ternctl evict --pool 0 --nodes 100\n\nLeast recently used ones go "
-     "first; those that are on the host too leave the device first, then the host, and count "
-     "twice. Copies on the host of what is held on the device stay.\n",
+    {"evict", "", "Evicts prefixes that are not in use",
+     "  ternctl evict\n  ternctl evict --pool 0 --nodes 100\n\nThe least recently used are evicted "
+     "first. A node that is on the host too is evicted from the device first, then from the host, "
+     "and counts twice. Host copies of nodes that are in use on the device stay.\n",
      evict_options, 0, run_evict},
     {"pin", "NODE", "Keeps a prefix on the device until it is unpinned",
      "  ternctl pin 0000000100000002\n\nNODE as `ternctl tree` shows it. The whole path to it "
      "stays. Pins of one node are counted.\n",
      NULL, 1, run_pin},
-    {"unpin", "NODE", "Takes one pin of a prefix back", "  ternctl unpin 0000000100000002\n", NULL,
-     1, run_unpin},
-    {"drain", "", "Takes no new sessions; ends the daemon after the last one",
+    {"unpin", "NODE", "Removes one pin of a prefix", "  ternctl unpin 0000000100000002\n", NULL, 1,
+     run_unpin},
+    {"drain", "", "Refuses new sessions; ends the daemon after the last one",
      "  ternctl drain && ternctl sessions\n  ternctl drain --wait=60s\n\nWith --wait the exit "
-     "status is 0 once all sessions ended by themselves, and 4 if some were left when TIME or the "
-     "daemon's deadline was over, the drain was taken back or the daemon ended.\n",
+     "status is 0 once all sessions ended by themselves, and 4 if some were open when TIME or the "
+     "daemon's deadline passed, the drain was undone or the daemon ended.\n",
      drain_options, 0, run_drain},
-    {"undrain", "", "Takes new sessions again, while the daemon drains",
-     "  ternctl undrain\n\nA drain that a signal began is not taken back.\n", NULL, 0, run_undrain},
-    {"reload", "", "Reads the configuration and the certificates anew",
-     "  ternctl reload --dry-run\n  ternctl reload\n\nSo does SIGHUP. Each difference is told: "
-     "done, "
-     "or needs a restart, and why. Connections to come use the new certificates. If the file or a "
-     "certificate is wrong, what was in force stays, and the reason is told.\n",
+    {"undrain", "", "Accepts new sessions again, while the daemon drains",
+     "  ternctl undrain\n\nA drain that a signal began cannot be undone.\n", NULL, 0, run_undrain},
+    {"reload", "", "Reads the configuration and the certificates again",
+     "  ternctl reload --dry-run\n  ternctl reload\n\nSIGHUP does the same. Each difference is "
+     "listed: done, or needs a restart, and why. New connections use the new certificates. If the "
+     "file or a certificate is wrong, nothing changes, and the cause is printed.\n",
      reload_options, 0, run_reload},
     {"peer", "ACTION NAME", "Adds or removes a peer, without a restart",
-     "  ternctl peer add host3 host3:7000 --tenants default\n  ternctl peer remove host3\n\nWhat "
-     "is added is in no file: it is gone with the daemon, and a reload leaves it alone. Transfers "
-     "with a peer that is removed end as when its link is lost.\n",
+     "  ternctl peer add host3 host3:7000 --tenants default\n  ternctl peer remove host3\n\nAn "
+     "added peer is in no file: it lasts until the daemon ends, and a reload does not change it. "
+     "Transfers with a removed peer end as when its link is lost.\n",
      peer_options, 1 + CTL_OPERANDS_MAX, run_peer},
     {"ping", "", "How long the daemon takes to answer",
      "  ternctl ping\n  ternctl ping --count 100 --json\n", ping_options, 0, run_ping},

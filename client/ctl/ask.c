@@ -30,9 +30,8 @@ static void tell_json(const char *error, const char *text)
  * error. */
 static void tell_usage(int status, void *unused)
 {
-    const char text[] =
-        "the command line is wrong, as standard error says: `ternctl --help` lists the "
-        "commands, `ternctl COMMAND --help` what each takes";
+    const char text[] = "the command line is wrong, see standard error: `ternctl --help` lists the "
+                        "commands, `ternctl COMMAND --help` their arguments";
 
     (void)unused;
     if (status == CTL_USAGE && !told)
@@ -102,11 +101,11 @@ static bool is_no_socket(const char *path)
 static const char *why_not(const char *path, enum tern_err err, int number)
 {
     if (err == TERN_TIMED_OUT)
-        return "the daemon does not answer: it is busy, or stopped";
+        return "the daemon does not answer: it is busy or stopped";
     if (err == TERN_UNSUPPORTED)
         return "the daemon is of another version: use the ternctl that came with it";
     if (err == TERN_INVALID)
-        return "no socket has a path of that length: name another by --socket";
+        return "the path is too long for a socket: name another by --socket";
     if (err != TERN_DAEMON_LOST)
         return tern_error_text(NULL);
     switch (number) {
@@ -115,12 +114,14 @@ static const char *why_not(const char *path, enum tern_err err, int number)
                "TERN_ADMIN_SOCKET";
     case EACCES:
     case EPERM:
-        return "you may not open it: run as the user that runs ternd, or change its admin.mode";
+        return "you may not open the socket: run as the user that runs ternd, or change its "
+               "admin.mode";
     case ECONNREFUSED:
         if (is_no_socket(path))
-            return "that is no socket: name ternd's admin.socket by --socket or TERN_ADMIN_SOCKET";
-        return "nobody listens there any more: ternd has ended; its log says why";
-    case ECONNRESET: return "the daemon closed the connection: it is ending; its log says why";
+            return "that is not a socket: name ternd's admin.socket by --socket or "
+                   "TERN_ADMIN_SOCKET";
+        return "no process listens there: ternd has ended; its log has the cause";
+    case ECONNRESET: return "the daemon closed the connection: it is ending; its log has the cause";
     default: return strerror(number);
     }
 }
@@ -147,8 +148,8 @@ void ctl_refused(struct ctl *ctl, enum tern_err err)
     const char *what = ctl->command->name;
 
     if (err == TERN_DAEMON_LOST)
-        fail_with(CTL_UNREACHABLE, err, "%s: the daemon ended the connection; its log says why",
-                  what);
+        fail_with(CTL_UNREACHABLE, err,
+                  "%s: the daemon closed the connection; its log has the cause", what);
     fail_with(err == TERN_TIMED_OUT ? CTL_UNREACHABLE : CTL_FAILED, err, "%s: %s", what,
               tern_error_text(ctl->tern));
 }
@@ -173,7 +174,8 @@ json_t *ctl_ask_within(struct ctl *ctl, const struct ctl_question *q, enum tern_
         ctl_refused(ctl, err);
     answer = json_loads(text, JSON_REJECT_DUPLICATES, &where);
     if (!json_is_object(answer))
-        ctl_fail(CTL_FAILED, "%s: the daemon's answer is no JSON object (%s): report it",
+        ctl_fail(CTL_FAILED,
+                 "%s: the daemon's answer is not a JSON object (%s): report this as a bug",
                  q->command, where.text);
     return answer;
 }
@@ -233,7 +235,7 @@ json_t *ctl_list(struct ctl *ctl, const char *list, const char *arg)
         next = (uint64_t)json_integer_value(value);
         json_decref(answer);
     }
-    ctl_fail(CTL_FAILED, "%s: the daemon's list does not end: report it", list);
+    ctl_fail(CTL_FAILED, "%s: the daemon's list does not end: report this as a bug", list);
 }
 
 const char *ctl_pool_arg(struct ctl *ctl)

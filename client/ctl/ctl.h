@@ -78,11 +78,11 @@ enum {
 /* Options of lists, which select rows. */
 #define OPTION_TENANT                                                                              \
     {                                                                                              \
-        "tenant", OPT_TENANT, "NAME", 0, "Only what is of this tenant", 0                          \
+        "tenant", OPT_TENANT, "NAME", 0, "Only rows of this tenant", 0                             \
     }
 #define OPTION_ENGINE                                                                              \
     {                                                                                              \
-        "engine", OPT_ENGINE, "NAME", 0, "Only what is of this engine", 0                          \
+        "engine", OPT_ENGINE, "NAME", 0, "Only rows of this engine", 0                             \
     }
 #define OPTION_PEER                                                                                \
     {                                                                                              \
@@ -92,7 +92,7 @@ enum {
 /* For commands that print tables. */
 #define OPTION_WIDE                                                                                \
     {                                                                                              \
-        "wide", OPT_WIDE, NULL, 0, "All columns, names uncut and numbers whole", 0                 \
+        "wide", OPT_WIDE, NULL, 0, "All columns, full names and full numbers", 0                   \
     }
 
 /* The commands of each file; the last one has no name. */

@@ -23,14 +23,14 @@ static void show_recovery(const json_t *recovery)
     const char *fault;
     json_t *n;
 
-    printf("    found at the start: %s extents in %s files, %s; taken away: %s unfinished files, "
-           "%s files without use",
+    printf("    found at the start: %s extents in %s files, %s; removed: %s unfinished files, %s "
+           "unused files",
            num(recovery, "extents"), num(recovery, "files"), human_bytes(j_u64(recovery, "bytes")),
            num(recovery, "unfinished"), num(recovery, "removed_files"));
     json_object_foreach(json_object_get(recovery, "faults"), fault, n)
     {
         if (json_integer_value(n) > 0)
-            printf("; not taken (%s): %s", fault, human_count((uint64_t)json_integer_value(n)));
+            printf("; not used (%s): %s", fault, human_count((uint64_t)json_integer_value(n)));
     }
     printf("\n");
 }
@@ -57,8 +57,7 @@ static void show_parts(const struct ctl *ctl, const json_t *tenants)
         if (j_u64(p, "failed") > 0)
             paint(ctl, YELLOW, "; %s stores failed", num(p, "failed"));
         if (j_u64(p, "dropped") > 0)
-            printf("; %s extents found at the start had no place or were needed by none",
-                   num(p, "dropped"));
+            printf("; %s extents found at the start had no record or no use", num(p, "dropped"));
         printf("\n");
     }
 }
@@ -68,14 +67,11 @@ static void show_state(const struct ctl *ctl, const json_t *spill)
     const char *state = j_str(spill, "state");
 
     if (strcmp(state, "full") == 0)
-        paint(
-            ctl, RED,
-            "  FULL: at the last store %s were free there, and beside spill.headroom, %s, that is "
-            "too little",
-            human_bytes(j_u64(spill, "free_bytes")), human_bytes(j_u64(spill, "headroom_bytes")));
-    else if (strcmp(state, "gone") == 0)
         paint(ctl, RED,
-              "  GONE: the folder was removed, and is made anew when something is stored");
+              "  FULL: at the last store %s were free there, too little beside spill.headroom (%s)",
+              human_bytes(j_u64(spill, "free_bytes")), human_bytes(j_u64(spill, "headroom_bytes")));
+    else if (strcmp(state, "gone") == 0)
+        paint(ctl, RED, "  GONE: the folder was removed; the next store creates it again");
     else if (strcmp(state, "failing") == 0)
         paint(ctl, RED, "  FAILING: %s writes and %s reads failed, the last by: %s",
               num(spill, "write_errors"), num(spill, "read_errors"), j_str(spill, "error"));
@@ -205,7 +201,7 @@ static void find_tenants(const char *path, struct disk_config *config)
         if (e->d_name[0] == '.' || !is_folder(dir, e) || strlen(e->d_name) >= DISK_TENANT_NAME)
             continue;
         if (config->tenants == MEM_TENANTS_MAX)
-            ctl_fail(CTL_FAILED, "%s: has more than %u folders: it is no spill directory", path,
+            ctl_fail(CTL_FAILED, "%s: has more than %u folders: it is not a spill directory", path,
                      MEM_TENANTS_MAX);
         config->tenant[config->tenants] = strdup(e->d_name);
         if (!config->tenant[config->tenants++])
@@ -258,15 +254,15 @@ static void show_verified(struct ctl *ctl, const char *path, const struct verifi
     printf("%s: %s extents in %s files, %s: ", path, human_count(all->extents),
            human_count(all->files), human_bytes(all->bytes));
     if (all->extents == 0)
-        printf("nothing of a disk tier lies there\n");
+        printf("no files of a disk tier are there\n");
     else if (all->good == all->extents)
         paint(ctl, GREEN, "all good\n");
     else
         paint(ctl, RED, "%s not good\n", human_count(all->extents - all->good));
     if (all->faults[DISK_FAULT_KEY] > 0 && !ctl->key)
-        printf("what is encrypted is read with its key: --key FILE\n");
+        printf("the files are encrypted: pass their key by --key FILE\n");
     else if (all->faults[DISK_FAULT_KEY] > 0)
-        printf("key: that was written with another key, or without one\n");
+        printf("key: these files were written with another key, or without one\n");
 }
 
 static int run_verify(struct ctl *ctl)
@@ -301,24 +297,22 @@ static int run_verify(struct ctl *ctl)
 static const struct argp_option disk_options[] = {OPTION_TENANT, OPTION_WIDE, {0}};
 
 static const struct argp_option verify_options[] = {
-    {"key", OPT_KEY, "FILE", 0, "The key of what is encrypted: spill.encrypt_key_file", 0},
+    {"key", OPT_KEY, "FILE", 0, "The key of encrypted files: spill.encrypt_key_file", 0},
     OPTION_WIDE,
     {0},
 };
 
 const struct command disk_commands[] = {
-    {"disk", "", "What is stored on the disk, entry by entry",
+    {"disk", "", "Entries of the disk tier",
      "  ternctl disk\n  ternctl disk --json | jq '.disk[] | select(.reason == \"cold\")'\n\nCHAIN "
-     "begins the hash of all its tokens, as with --json. BYTES are of all that the entry needs, "
-     "OWN of what no other needs. SCORE is in tokens a MiB: the "
-     "lowest goes first.\n",
+     "is the first part of the hash of all tokens, which --json prints whole. BYTES are those of "
+     "all extents that the entry needs, OWN those that no other entry needs. SCORE is in tokens a "
+     "MiB: the lowest is evicted first.\n",
      disk_options, 0, run_disk},
     {"verify", "DIR", "Reads every byte of a spill directory; needs no daemon",
      "  ternctl verify /var/lib/tern/spill\n  ternctl verify /backup/spill --key "
-     "/etc/tern/spill.key\n"
-     "\nIt only reads, also beside a daemon that runs. Exit status 1: something is not good, or "
-     "DIR "
-     "is no spill directory.\n",
+     "/etc/tern/spill.key\n\nIt only reads, so a daemon may run meanwhile. Exit status 1: "
+     "something is damaged, or DIR is not a spill directory.\n",
      verify_options, 1, run_verify},
     {0},
 };

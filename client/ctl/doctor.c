@@ -26,7 +26,7 @@ static void doctor_memlock(const json_t *rdma)
     printf("; registrations %s %s bytes of the host's memory, on %s device%s%s\n",
            j_bool(rdma, "in_use") ? "take" : "would take", human_count(need), human_count(devices),
            devices == 1 ? "" : "s",
-           limited && need > may ? ": too few, say LimitMEMLOCK=infinity or ulimit -l unlimited"
+           limited && need > may ? ": too few, set LimitMEMLOCK=infinity or ulimit -l unlimited"
                                  : "");
 }
 
@@ -36,10 +36,10 @@ static void doctor_ring(const json_t *row)
     const char *why_none = json_string_value(json_object_get(row, "no_ring"));
 
     if (j_u64(row, "ring_bytes") > 0)
-        printf("; ring of %s bytes of the host's memory for what peers push\n",
+        printf("; ring of %s bytes of the host's memory for pages that peers push\n",
                num(row, "ring_bytes"));
     else
-        printf("%s%s\n", why_none && *why_none ? "; no ring for what peers push: " : "",
+        printf("%s%s\n", why_none && *why_none ? "; no ring for pages that peers push: " : "",
                why_none ? why_none : "");
 }
 
@@ -79,9 +79,9 @@ static void doctor_self_test(const json_t *row)
     printf(", %s%s, with %s: ", gpu ? "on " : "memory of the host", gpu ? gpu : "",
            j_str(row, "device"));
     if (!json_is_object(test)) {
-        printf("none was made%s\n", strcmp(j_str(row, "registered"), "no") == 0
-                                        ? ": it is not registered with the device"
-                                        : "");
+        printf("not run%s\n", strcmp(j_str(row, "registered"), "no") == 0
+                                  ? ": it is not registered with the device"
+                                  : "");
         return;
     }
     result = j_str(test, "result");
@@ -91,7 +91,7 @@ static void doctor_self_test(const json_t *row)
         printf("%s (%s)", result, j_str(test, "reason"));
     printf(", %s ago", human_age((double)j_u64(test, "age_ms") / 1000));
     if (strcmp(result, "failed") == 0)
-        printf("; not used: look at dmesg, the IOMMU and PCIe ACS, and start the daemon again");
+        printf("; not used: check dmesg, the IOMMU and PCIe ACS, and start the daemon again");
     else if (strcmp(result, "failed in part") == 0)
         printf("; used, but nothing is pushed to it");
     printf("\n");
@@ -110,9 +110,9 @@ static void doctor_self_tests(const json_t *rdma)
     size_t i;
 
     if (none)
-        printf("  self-test: none was made: %s\n", none);
+        printf("  self-test: not run: %s\n", none);
     else if (!j_bool(rdma, "in_use"))
-        printf("  self-test: no device is in use; why, and what failed, stands with each\n");
+        printf("  self-test: no device is in use; each device's line has the cause\n");
     else
         json_array_foreach(json_object_get(rdma, "memory"), i, row) doctor_self_test(row);
 }
@@ -152,7 +152,8 @@ static void doctor_keys(const json_t *rdma)
 
     json_array_foreach(json_object_get(rdma, "memory"), i, row) far =
         far || strcmp(j_str(row, "kind"), "gpu") == 0;
-    printf("  keys: to pages that a peer is to write, until they have come; none reads\n");
+    printf(
+        "  keys: only to pages that a peer will write, until they have arrived; no peer reads\n");
     if (far)
         printf("  keys: memory of GPUs takes no memory windows: peers push to a ring in memory of "
                "the host\n");
@@ -248,7 +249,7 @@ static int run_doctor(struct ctl *ctl)
 }
 
 const struct command doctor_commands[] = {
-    {"doctor", "", "What this host has of RDMA and GPUs, and what of it is used",
-     "  ternctl doctor\n", NULL, 0, run_doctor},
+    {"doctor", "", "RDMA devices and GPUs of this host, and which are used", "  ternctl doctor\n",
+     NULL, 0, run_doctor},
     {0},
 };

@@ -16,9 +16,8 @@ const char *argp_program_version TERN_ARGP = "ternctl " TERN_VERSION;
 static const struct number_range every_range = {100, 60000}; /* milliseconds, for top */
 
 #define EXIT_STATUS                                                                                \
-    "Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon answers there, "  \
-    "4 "                                                                                           \
-    "drain --wait ended with sessions left."
+    "Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon answers, 4 "      \
+    "drain --wait ended with sessions open."
 
 /* As help shows them. */
 const struct command *const ctl_groups[] = {
@@ -99,7 +98,7 @@ static void take_word(struct parse *p, struct argp_state *state, char *arg)
 
     if (verb && !p->verb_given) {
         if (strlen(arg) != verb || strncmp(arg, args, verb) != 0)
-            argp_error(state, "'%s' is nothing to do: it is `ternctl %s %s`", arg, p->command->name,
+            argp_error(state, "'%s' is not an action: use `ternctl %s %s`", arg, p->command->name,
                        args);
         p->verb_given = true;
         return;
@@ -196,9 +195,9 @@ static char *help_filter(int key, const char *text, void *input)
     for (size_t i = 0; ctl_groups[i]; i++)
         for (const struct command *c = ctl_groups[i]; c->name; c++)
             fprintf(f, "  %-10s %-5s %s\n", c->name, c->args, c->summary);
-    fprintf(f, "\n`ternctl COMMAND --help` tells more. Examples:\n  ternctl status\n"
-               "  ternctl --socket /run/tern/admin.sock tree\n  ternctl pools --json | jq "
-               ".\n\n" EXIT_STATUS);
+    fprintf(f,
+            "\n`ternctl COMMAND --help` explains a command. Examples:\n  ternctl status\n  ternctl "
+            "--socket /run/tern/admin.sock tree\n  ternctl pools --json | jq .\n\n" EXIT_STATUS);
     fclose(f);
     return out;
 }
@@ -250,7 +249,7 @@ int main(int argc, char **argv)
     struct argp argp = {
         .parser = parse_top,
         .args_doc = "COMMAND [OPTION...]",
-        .doc = "ternctl looks into a Tern daemon and tells it what to do.\v ",
+        .doc = "ternctl inspects and controls a Tern daemon.\v ",
         .children = children,
         .help_filter = help_filter,
     };

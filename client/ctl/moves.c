@@ -32,7 +32,7 @@ static int run_tickets(struct ctl *ctl)
         {
             const json_t *of = json_object_get(row, "tickets");
 
-            printf("tenant %s: %s made, %s taken, %s dropped, %s expired, %s ended with their "
+            printf("tenant %s: %s made, %s fetched, %s dropped, %s expired, %s ended with their "
                    "session\n",
                    j_str(row, "tenant"), num(of, "made"), num(of, "taken"), num(of, "dropped"),
                    num(of, "expired"), num(of, "ended"));
@@ -112,8 +112,8 @@ static const struct argp_option by_engine[] = {OPTION_TENANT, OPTION_ENGINE, OPT
 static const struct argp_option by_peer[] = {OPTION_TENANT, OPTION_PEER, OPTION_WIDE, {0}};
 
 const struct command moves_commands[] = {
-    {"tickets", "", "Tickets that stand, and what became of the others", "  ternctl tickets\n",
-     by_engine, 0, run_tickets},
+    {"tickets", "", "Standing tickets, and how the others ended", "  ternctl tickets\n", by_engine,
+     0, run_tickets},
     {"transfers", "", "Page transfers under way, in both directions", "  ternctl transfers\n",
      by_peer, 0, run_transfers},
     {0},

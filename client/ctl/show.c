@@ -126,7 +126,7 @@ static void show_memory(const json_t *memory)
     if (j_u64(memory, "with_holes") == 0)
         printf("refused by the kernel\n");
     else
-        printf("possible in %s memories; waited for %s times, %s ms in all\n",
+        printf("possible in %s memories; waited for %s times, %s ms in total\n",
                num(memory, "with_holes"), num(memory, "waits"), num(memory, "waited_ms"));
     if (j_u64(memory, "devices") > 0)
         printf("  copied between GPUs %s by peer access, %s through memory of the host; within a "
@@ -144,8 +144,8 @@ static void show_host(const json_t *host, uint64_t reserved)
     else if (j_u64(host, "bytes") == 0)
         printf("  host tier %s reserved, no pool uses it", human_bytes(reserved));
     else
-        printf("  host tier %s of %s: %s nodes copied there, %s failed, %s gone without a copy, "
-               "%s loaded back, %s on the way",
+        printf("  host tier %s of %s: %s nodes copied there, %s failed, %s evicted without a copy, "
+               "%s loaded back, %s under way",
                human_bytes(j_u64(host, "bytes")), human_bytes(reserved), num(host, "host_copies"),
                num(host, "host_copies_failed"), num(host, "host_uncopied"), num(host, "host_loads"),
                num(host, "copies"));
@@ -165,11 +165,11 @@ static void show_doors(const json_t *doors)
                 j_u64(door, "over_rate") ==
             0)
             continue;
-        printf(
-            "  door %s: %s of %s places taken by strangers, %s at most of one origin; sent away: "
-            "%s for others, %s at their deadline, %s for the rate of their address\n",
-            j_str(door, "door"), num(door, "waiting"), num(door, "places"), num(door, "share"),
-            num(door, "displaced"), num(door, "overdue"), num(door, "over_rate"));
+        printf("  door %s: %s of %s places used by connections without Hello, %s at most of one "
+               "origin; closed: %s for others, %s at their deadline, %s for the rate of their "
+               "address\n",
+               j_str(door, "door"), num(door, "waiting"), num(door, "places"), num(door, "share"),
+               num(door, "displaced"), num(door, "overdue"), num(door, "over_rate"));
     }
 }
 
@@ -178,7 +178,7 @@ static void show_descriptors(const json_t *s)
 {
     printf("  descriptors of clients: %s", j_str(s, "mode"));
     if (j_u64(s, "connections_ended") > 0)
-        printf("; %s connections ended that had sent some", num(s, "connections_ended"));
+        printf("; %s connections that sent some were closed", num(s, "connections_ended"));
     if (j_u64(s, "closing") > 0)
         printf(", %s are being closed", num(s, "closing"));
     printf("\n");
@@ -198,7 +198,7 @@ static void show_send_buffers(const json_t *s)
                    num(share, "reserved"));
     }
     if (j_u64(s, "made_way") > 0)
-        printf("; %s connections ended that left most unread", num(s, "made_way"));
+        printf("; %s connections with the most unread bytes were closed", num(s, "made_way"));
     printf("\n");
 }
 
@@ -236,7 +236,7 @@ static void show_tape(const json_t *tape)
     const json_t *back = json_object_get(tape, "reaches_back_s");
 
     if (json_is_number(back))
-        printf("  a tape would reach back %s: %s events, %s before them dropped\n",
+        printf("  a tape would have the last %s: %s events; %s earlier ones were dropped\n",
                human_age(json_number_value(back)),
                human_count(j_u64(tape, "recorded") - j_u64(tape, "dropped")), num(tape, "dropped"));
 }
@@ -250,7 +250,7 @@ static void show_daemon(const struct ctl *ctl, const json_t *s)
     printf("  version %s  up %s  incarnation %s  ", j_str(s, "version"),
            human_age((double)j_u64(s, "uptime_s")), j_str(s, "incarnation"));
     if (j_bool(s, "draining"))
-        paint(ctl, YELLOW, "draining: takes no new sessions\n");
+        paint(ctl, YELLOW, "draining: new sessions are refused\n");
     else
         paint(ctl, GREEN, "serving\n");
     printf("  sessions %s, engines %s, prefix nodes %s, connections %s", num(s, "sessions"),
@@ -264,7 +264,7 @@ static void show_daemon(const struct ctl *ctl, const json_t *s)
                num(s, "peers_fallback"));
     printf(", transfers %s", num(s, "transfers_active"));
     if (j_u64(s, "resets_spreading") > 0)
-        printf(", resets of namespaces that not all peers have heard of %s",
+        printf(", resets of namespaces that some peers have not received %s",
                num(s, "resets_spreading"));
     printf("\n");
     show_tape(json_object_get(s, "tape"));
@@ -290,7 +290,7 @@ static void show_daemon(const struct ctl *ctl, const json_t *s)
     show_host(json_object_get(s, "host_tier"), j_u64(memory, "host_bytes"));
     show_spill(ctl, json_object_get(s, "spill"), json_object_get(s, "tenants"));
     printf("  evicted %s nodes, %s pages\n", num(s, "evicted_nodes"), num(s, "evicted_pages"));
-    printf("  subscriptions %s: told %s changes of the tree, lost %s\n\n",
+    printf("  subscriptions %s: %s changes of the tree sent, %s lost\n\n",
            num(events, "subscriptions"), num(events, "told"), num(events, "lost"));
 }
 
@@ -372,7 +372,7 @@ static void show_certificate(const struct ctl *ctl, const json_t *certificate)
               human_age(left_s), j_str(certificate, "not_after"));
     if (!j_bool(certificate, "own_ca"))
         paint(ctl, YELLOW,
-              "\nwarning: this node's certificate comes from no CA in tls.ca: peers that trust the "
+              "\nwarning: no CA in tls.ca has issued this node's certificate: peers that trust the "
               "same CA refuse it.\n");
 }
 
@@ -398,8 +398,8 @@ static void show_log(const struct ctl *ctl, const json_t *log)
 {
     if (j_u64(log, "lost") > 0)
         paint(ctl, YELLOW,
-              "\nwarning: %s lines of the daemon's log could not be written: its reader is slow or "
-              "gone, or the disk is full.\n",
+              "\nwarning: %s lines of the daemon's log could not be written: the log's reader is "
+              "slow or has ended, or the disk is full.\n",
               num(log, "lost"));
 }
 
@@ -409,11 +409,10 @@ static void show_alarms(const struct ctl *ctl, const json_t *s)
     show_on(ctl, s);
     show_certificate(ctl, json_object_get(s, "certificate"));
     if (j_u64(json_object_get(s, "steps_over"), "steps") > 0)
-        paint(
-            ctl, YELLOW,
-            "\nwarning: %s steps of the core took longer than a step may: report it with the tape "
-            "that the log names (step_over).\n",
-            num(json_object_get(s, "steps_over"), "steps"));
+        paint(ctl, YELLOW,
+              "\nwarning: %s steps of the core took longer than allowed: report this as a bug, "
+              "with the tape that the log names (step_over).\n",
+              num(json_object_get(s, "steps_over"), "steps"));
     if (j_u64(json_object_get(s, "fault_injection"), "corrupt_pages") > 0)
         paint(ctl, YELLOW,
               "\nwarning: faults.corrupt_pages is set: this daemon damages what it receives, on "
@@ -430,11 +429,11 @@ static void show_alarms(const struct ctl *ctl, const json_t *s)
     show_log(ctl, json_object_get(s, "log"));
     if (j_u64(json_object_get(s, "memory"), "faults") > 0)
         paint(ctl, RED,
-              "\nwarning: %s pages of memory were lost under the daemon: look for hardware errors, "
-              "drain and restart it.\n",
+              "\nwarning: the daemon lost %s pages of memory: look for hardware errors, then drain "
+              "and restart the daemon.\n",
               num(json_object_get(s, "memory"), "faults"));
     if (j_bool(s, "insecure_peers"))
-        paint(ctl, YELLOW, "\nwarning: peers talk in the clear (insecure_peers).\n");
+        paint(ctl, YELLOW, "\nwarning: peers connect without TLS (insecure_peers).\n");
 }
 
 /* Prints nothing if all memory is registered, or RDMA is not in use. */
@@ -444,8 +443,8 @@ static void show_unregistered(const json_t *s)
     uint64_t unknown = j_u64(verbs, "gpu_regions_unregistered");
 
     if (unknown > 0)
-        printf("\nregions on GPUs: %s of %s are not registered for RDMA, and their pages leave by "
-               "TCP if at all (`ternctl doctor` says why)\n",
+        printf("\nregions on GPUs: %s of %s are not registered for RDMA, and their pages are sent "
+               "by TCP if at all (`ternctl doctor` shows the cause)\n",
                human_count(unknown), human_count(unknown + j_u64(verbs, "gpu_regions")));
 }
 
@@ -760,7 +759,7 @@ static const struct argp_option by_engine[] = {OPTION_TENANT, OPTION_ENGINE, OPT
 static const struct argp_option by_peer[] = {OPTION_TENANT, OPTION_PEER, OPTION_WIDE, {0}};
 
 const struct command show_commands[] = {
-    {"status", "", "What the daemon is, holds and has refused",
+    {"status", "", "Version, state, memory, alarms and refusals of the daemon",
      "  ternctl status\n  ternctl status --json | jq '.pools[] | {group, free, total}'\n", wide, 0,
      run_status},
     {"pools", "", "Pools and where their pages are",
@@ -768,11 +767,11 @@ const struct command show_commands[] = {
     {"sessions", "", "Open sessions: committed, written and allocated tokens",
      "  ternctl sessions\n  ternctl sessions --json | jq '.sessions | length'\n", by_engine, 0,
      run_sessions},
-    {"records", "", "Turn records that sessions keep, and the memory for them",
+    {"records", "", "Turn records of sessions, and their memory",
      "  ternctl records\n  ternctl records --json | jq '.tenants[].records'\n", by_engine, 0,
      run_records},
-    {"engines", "", "Engines, their live processes and the steps they finished",
-     "  ternctl engines\n", by_engine, 0, run_engines},
+    {"engines", "", "Engines, their live processes and their finished steps", "  ternctl engines\n",
+     by_engine, 0, run_engines},
     {"peers", "", "Other daemons and whether they can be reached", "  ternctl peers\n", by_peer, 0,
      run_peers},
     {0},

@@ -88,7 +88,7 @@ static void peers(const json_t *answer)
 
     json_array_foreach(json_object_get(answer, "peers"), i, row)
     {
-        printf("peer %s brought %s tokens", j_str(row, "peer"),
+        printf("peer %s: %s tokens fetched", j_str(row, "peer"),
                human_count(j_u64(row, "fetched_tokens")));
         json_object_foreach(json_object_get(row, "bytes_in"), transport, bytes)
             printf(", %s by %s", human_bytes((uint64_t)json_integer_value(bytes)), transport);
@@ -104,7 +104,7 @@ static int run_stats(struct ctl *ctl)
     struct table t;
 
     if (!ctl_print_json(ctl, answer)) {
-        printf("tokens of tenants since the daemon began %s ago, and of pools since they were "
+        printf("tokens of tenants since the daemon started %s ago, and of pools since they were "
                "opened\n",
                human_age((double)j_u64(answer, "uptime_s")));
         table_init(&t, ctl, figure_titles, TITLES_N(figure_titles));
@@ -117,7 +117,7 @@ static int run_stats(struct ctl *ctl)
         add_times(&t, json_object_get(answer, "latencies"), "");
         add_peers(&t, answer);
         add_times(&t, json_object_get(answer, "requests"), "request ");
-        table_print(&t, "nothing was timed yet");
+        table_print(&t, "no times were measured yet");
     }
     json_decref(answer);
     return CTL_OK;
@@ -148,7 +148,7 @@ static int run_namespaces(struct ctl *ctl)
             add_found(&t, row, found_tokens(row));
             table_num(&t, row, "evicted_nodes");
         }
-        table_print(&t, "no pool knows a namespace");
+        table_print(&t, "no pool has a namespace");
     }
     json_decref(answer);
     return CTL_OK;
@@ -260,16 +260,16 @@ static const struct argp_option namespaces_options[] = {
 static const struct argp_option wide[] = {OPTION_WIDE, {0}};
 
 const struct command stats_commands[] = {
-    {"stats", "", "What became of prompts, and how long things took",
+    {"stats", "", "Found tokens of prompts, and how long requests took",
      "  ternctl stats\n  ternctl stats --json | jq '.tenants[] | {tenant, prompt_tokens}'\n", wide,
      0, run_stats},
-    {"tenants", "", "What each tenant has, and what was found of its prompts",
-     "  ternctl tenants\n  ternctl tenants --json | jq '.tenants[] | {tenant, "
-     "live: .device.live_bytes}'\n\nPOOLS is the memory of its pools on the device, of one "
-     "region; LIVE is in use, EVICTABLE makes way for whoever needs it, HOST is its pools on the "
-     "host tier.\n",
+    {"tenants", "", "Memory of each tenant, and the found part of its prompts",
+     "  ternctl tenants\n  ternctl tenants --json | jq '.tenants[] | {tenant, live: "
+     ".device.live_bytes}'\n\nPOOLS is the memory of its pools on the device, in one region; LIVE "
+     "is in use, EVICTABLE can be evicted when pages are needed, HOST is its pools on the host "
+     "tier.\n",
      wide, 0, run_tenants},
-    {"namespaces", "", "Namespaces of pools, and what was found of their prompts",
+    {"namespaces", "", "Namespaces of pools, and the found part of their prompts",
      "  ternctl namespaces\n  ternctl namespaces --json | jq '.namespaces | length'\n",
      namespaces_options, 0, run_namespaces},
     {0},

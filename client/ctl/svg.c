@@ -552,7 +552,9 @@ struct svg_drawn svg_write(const struct forest *f, const char *node, const char 
     put_sheet(&s, node);
     failed = ferror(s.out) != 0;
     if (fclose(s.out) != 0 || failed)
-        ctl_fail(CTL_FAILED, "%s: it could not be written whole: is the disk full?", path);
+        ctl_fail(CTL_FAILED,
+                 "%s: the file could not be written completely: check whether the disk is full",
+                 path);
     for (uint32_t i = 0; i <= f->nlines; i++) {
         if (s.box[i].folded)
             continue;

@@ -25,18 +25,19 @@ static int write_tape(struct ctl *ctl)
     if (ctl->operand[0] != '/' && !getcwd(cwd, sizeof(cwd)))
         ctl_fail(CTL_FAILED, "the current folder has no name: give an absolute path");
     if (snprintf(path, sizeof(path), "path=%s%s%s", cwd, cwd[0] ? "/" : "", ctl->operand) > 255)
-        ctl_fail(CTL_USAGE, "%s: the daemon takes a path of at most 250 bytes", ctl->operand);
+        ctl_fail(CTL_USAGE, "%s: the path is longer than the 250 bytes that the daemon accepts",
+                 ctl->operand);
     answer = ctl_ask(ctl, "tape", args, ctl->tokens ? 2 : 1);
     if (!ctl_print_json(ctl, answer)) {
         printf("%s: %s events%s: ternctl tape read %s shows them\n", j_str(answer, "path"),
                human_count(j_u64(answer, "recorded")),
                j_bool(answer, "tokens_kept") ? ", with token ids" : "", j_str(answer, "path"));
         if (j_bool(answer, "complete"))
-            printf("whole since the start: tern-sim --tape %s plays it back\n",
+            printf("complete since the start: tern-sim --tape %s replays it\n",
                    j_str(answer, "path"));
         else
-            printf("the first %s events were overwritten: it can be read, not played back (raise "
-                   "tape.bytes)\n",
+            printf("the first %s events were overwritten: the tape can be read, not replayed "
+                   "(raise tape.bytes)\n",
                    human_count(j_u64(answer, "dropped")));
     }
     json_decref(answer);
@@ -56,16 +57,16 @@ static struct tape_reader *open_tape(const char *path)
     errno = 0;
     err = tape_open_fd(fd, &reader);
     if (err == TERN_MALFORMED)
-        ctl_fail_as(err, "%s: it does not begin as the tape of a daemon does", path);
+        ctl_fail_as(err, "%s: the file is not a daemon's tape", path);
     if (err == TERN_UNSUPPORTED)
-        ctl_fail_as(err,
-                    "%s: a daemon of another version wrote it: use the ternctl that came with that",
-                    path);
+        ctl_fail_as(
+            err, "%s: a daemon of another version wrote the tape: use the ternctl of that version",
+            path);
     if (err == TERN_DISK)
-        ctl_fail_as(err, "%s: it cannot be read: %s", path, strerror(errno));
+        ctl_fail_as(err, "%s: the file cannot be read: %s", path, strerror(errno));
     if (err != TERN_OK)
-        ctl_fail_as(err, "%s: there is no memory to read it, or it is larger than %zu GiB", path,
-                    TAPE_FILE_MAX >> 30);
+        ctl_fail_as(err, "%s: the file is larger than %zu GiB, or there is no memory to read it",
+                    path, TAPE_FILE_MAX >> 30);
     close(fd);
     return reader;
 }
@@ -145,8 +146,8 @@ static int read_tape(struct ctl *ctl, const char *path)
     tape_close(reader);
     if (err != TERN_OK)
         ctl_fail_as(err,
-                    "%s: it is damaged or cut off behind event %llu; it should have %llu events, "
-                    "and %llu are whole",
+                    "%s: the tape is damaged or cut off behind event %llu; it should have %llu "
+                    "events, and %llu are intact",
                     path, (unsigned long long)number, (unsigned long long)events,
                     (unsigned long long)(number - first));
     return CTL_OK;
@@ -161,8 +162,8 @@ static int run_tape(struct ctl *ctl)
     if (!reads && ctl->more[0])
         ctl_fail(CTL_USAGE, "'%.40s' is one argument too many", ctl->more[0]);
     if (reads && ctl->tokens)
-        ctl_fail(CTL_USAGE,
-                 "--tokens is for the writing: what is read has its token ids or has not");
+        ctl_fail(CTL_USAGE, "--tokens applies only to writing a tape: a tape that is read has "
+                            "token ids or has not");
     return reads ? read_tape(ctl, ctl->more[0]) : write_tape(ctl);
 }
 
@@ -170,17 +171,17 @@ static int run_tape(struct ctl *ctl)
 
 static const struct argp_option tape_options[] = {
     {"tokens", OPT_TOKENS, NULL, 0,
-     "Keep token ids, which are your users' text, instead of hashes of them", 0},
+     "Keep token ids, which are your users' text, instead of their hashes", 0},
     {0},
 };
 
 const struct command tape_commands[] = {
     {"tape", "[read] FILE", "Writes the daemon's last events to FILE, or shows it",
      "  ternctl tape /tmp/tern.tape && ternctl tape read /tmp/tern.tape | tail\n  ternctl tape "
-     "read /tmp/tern.tape --json | jq -c 'select(.event == \"request\")'\n\nIt is the daemon that "
-     "writes: FILE must be where it may. An earlier FILE is replaced once the new one is whole. "
-     "For reading no daemon is needed; each event has its number and the time since the first one, "
-     "and with --json the first line is the tape itself, then one object a line.\n",
+     "read /tmp/tern.tape --json | jq -c 'select(.event == \"request\")'\n\nThe daemon writes "
+     "FILE, so its user must be allowed to. An earlier FILE is replaced when the new one is "
+     "complete. Reading needs no daemon; each event has its number and the time since the first "
+     "event. With --json the first line describes the tape, then each line is one event.\n",
      tape_options, 2, run_tape},
     {0},
 };

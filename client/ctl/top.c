@@ -69,8 +69,8 @@ static json_t *ask(struct view *t, const char *command, const char *const *args,
 
     if (!answer) {
         snprintf(t->away, sizeof t->away, "%s",
-                 err == TERN_TIMED_OUT ? "it does not answer: it is busy, or stopped"
-                                       : "it ended the connection; its log says why");
+                 err == TERN_TIMED_OUT ? "the daemon does not answer: it is busy or stopped"
+                                       : "the daemon closed the connection; its log has the cause");
         tern_destroy(t->ctl->tern);
         t->ctl->tern = NULL;
     }
@@ -552,20 +552,18 @@ static int run_top(struct ctl *ctl)
 /* ---- the rows ---- */
 
 static const struct argp_option top_options[] = {
-    {"every", OPT_EVERY, "MS", 0, "A look each so many milliseconds, 100 to 60000; default: 1000",
-     0},
-    {"once", OPT_ONCE, NULL, 0, "Two looks, one screen as text, and the end", 0},
+    {"every", OPT_EVERY, "MS", 0, "Milliseconds between two looks, 100 to 60000; default: 1000", 0},
+    {"once", OPT_ONCE, NULL, 0, "Print one screen as text after two looks, and exit", 0},
     {0},
 };
 
 const struct command top_commands[] = {
     {"top", "", "Pools, rates, slow transfers and alarms, each second",
-     "  ternctl top\n  ternctl top --once\n  ternctl top --every 5000 --json | jq .rates\n\nIt "
-     "ends "
-     "by q or Ctrl-C. Rates are tokens a second between the last two looks: of prompts, of what "
-     "was matched and fetched of them, and of what engines published; HITS is their part that was "
-     "found, ALL HITS since the daemon began. The slowest transfers are those of the lowest rate "
-     "over all. A daemon that is away is asked for again.\n",
+     "  ternctl top\n  ternctl top --once\n  ternctl top --every 5000 --json | jq .rates\n\nq or "
+     "Ctrl-C ends it. Rates are tokens a second between the last two looks: tokens of prompts, "
+     "those of them that were matched or fetched, and tokens that engines published. HITS is the "
+     "part of prompts that was found, ALL HITS since the daemon started. The slowest transfers are "
+     "those with the lowest rate since their start. If the daemon is down, ternctl keeps trying.\n",
      top_options, 0, run_top},
     {0},
 };

@@ -78,7 +78,8 @@ static void show(const struct ctl *ctl, const struct forest *f, uint64_t left_ou
         add_line(&t, &f->lines[i]);
     table_print(&t, "the prefix tree is empty");
     if (left_out > 0)
-        printf("%s nodes went while the list was read, and are left out\n", human_count(left_out));
+        printf("%s nodes were evicted while the list was read, and are left out\n",
+               human_count(left_out));
 }
 
 /* Prints what was drawn. */
@@ -93,7 +94,7 @@ static void draw(struct ctl *ctl, const struct forest *f, uint64_t left_out)
     if (!ctl_print_json(ctl, told)) {
         printf("%s: %s nodes in %s cells\n", ctl->svg, human_count(f->n), human_count(drawn.cells));
         if (drawn.folded)
-            printf("%s nodes of small branches are drawn together: --pool shows one pool's alone\n",
+            printf("%s nodes of small branches are drawn together: --pool draws one pool alone\n",
                    human_count(drawn.folded));
     }
     json_decref(told);
@@ -124,18 +125,17 @@ static int run_tree(struct ctl *ctl)
 static const struct argp_option tree_options[] = {
     {"pool", OPT_POOL, "POOL", 0, "Only this pool: its handle or its slot (ternctl pools)", 0},
     {"svg", OPT_SVG, "FILE", 0,
-     "Draws the tree into FILE instead: an icicle, one pool above the next", 0},
+     "Draw the tree into FILE instead: an icicle, one pool above the next", 0},
     OPTION_WIDE,
     {0},
 };
 
 const struct command tree_commands[] = {
-    {"tree", "", "The prefix tree: pages, tier, who holds it and for how long",
-     "  ternctl tree\n  ternctl tree --pool 0 --svg /tmp/tree.svg\n\nNodes in a row without a "
-     "branch, alike and held by nobody, are one line with the depths from..to; NODE is the last of "
-     "them, for `ternctl pin`. TIER: device, host, both, or on its way (device>host). HOST: pages "
-     "there.\nIn the "
-     "drawing width is pages, colour is the tier, a dot a point to resume from.\n",
+    {"tree", "", "The prefix tree: pages, tier, pins and age of its nodes",
+     "  ternctl tree\n  ternctl tree --pool 0 --svg /tmp/tree.svg\n\nAlike nodes in a row without "
+     "branches and pins are one line, with the depths from..to; NODE is the last of them, for "
+     "`ternctl pin`. TIER: device, host, both, or being copied (device>host). HOST: pages "
+     "there.\nIn the drawing, width is pages, colour is the tier, and a dot is a resume point.\n",
      tree_options, 0, run_tree},
     {0},
 };

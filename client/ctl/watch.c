@@ -131,19 +131,19 @@ static int run_watch(struct ctl *ctl)
 
 static const struct argp_option watch_options[] = {
     {"from", OPT_FROM, "NUMBER", 0,
-     "Begin with that change, if it is still kept; 1: the oldest that is; default: the next to "
-     "come",
+     "Begin with that change, if it is still kept; 1: the oldest that is kept; default: the next "
+     "one",
      0},
     {"changes", OPT_CHANGES, "N", 0, "End after N changes", 0},
     {0},
 };
 
 const struct command watch_commands[] = {
-    {"watch", "", "What changes in the prefix tree, as it happens",
+    {"watch", "", "Changes of the prefix tree, as they happen",
      "  ternctl watch\n  ternctl watch --from 1 --json | jq -c 'select(.event == "
-     "\"removed\")'\n\nThe daemon keeps the last limits.events changes; one that watches too "
-     "slowly is told how many it lost. With --json one object a line: the first is the number to "
-     "begin at, and with which incarnation of the daemon.\n",
+     "\"removed\")'\n\nThe daemon keeps the last limits.events changes; a slow watcher gets the "
+     "number of changes that it lost. With --json each line is one object: the first has the "
+     "number of the first change and the daemon's incarnation.\n",
      watch_options, 0, run_watch},
     {0},
 };

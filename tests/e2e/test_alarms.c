@@ -273,7 +273,7 @@ TEST_WITH(alarm_of_a_step_that_takes_too_long, NULL, stop)
     assert_true(is_on("step_over_bound", ""));
     assert_true(rig_figure(admin, "status", "steps_over.steps") > 1);
     assert_int_equal(rig_figure(admin, "status", "steps_over.bound"), 2);
-    assert_true(rig_ctl_says(&rig, "status", " steps of the core took longer than a step may"));
+    assert_true(rig_ctl_says(&rig, "status", " steps of the core took longer than allowed"));
     snprintf(pattern, sizeof pattern, "%s.tape.*", rig.admin);
     assert_int_equal(glob(pattern, 0, NULL, &tapes), 0);
     assert_int_equal(tapes.gl_pathc, 1);

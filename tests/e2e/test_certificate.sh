@@ -31,11 +31,11 @@ ends 1 "has expired" "$CTL" reload
 
 # a new certificate of another CA
 cp "$DIR/other/e2e.pem" "$DIR/other/e2e.key" "$DIR/certs/"
-ends 0 "warning: this node's certificate comes from no CA" "$CTL" reload --dry-run
+ends 0 "warning: no CA in tls.ca has issued this node's certificate" "$CTL" reload --dry-run
 json "$("$CTL" reload --dry-run --json)" "not j['own_ca']"
-ends 0 "warning: this node's certificate comes from no CA" "$CTL" reload
+ends 0 "warning: no CA in tls.ca has issued this node's certificate" "$CTL" reload
 grep -q "level=warn event=certificate_foreign cert=.*e2e.pem ca=.*certs/ca.pem" "$DIR/log" || fail "$(cat "$DIR/log")"
-[[ $("$CTL" status) == *"comes from no CA in tls.ca"* ]] || fail "$("$CTL" status)"
+[[ $("$CTL" status) == *"no CA in tls.ca has issued"* ]] || fail "$("$CTL" status)"
 ends 0 "warning: tls: .*e2e.pem: no CA in .*ca.pem has issued it" "$TERN_BIN/ternd" --config "$DIR/config.yaml" --check-config
 ternd_stop
 echo "certificate: ok"

@@ -27,11 +27,11 @@ logged() { # ACT RESULT-PATTERN
 USED=$("$CTL" sessions --engine holder --json | value "j['sessions'][0]['session']")
 GONE=$("$CTL" sessions --json | value "[s['session'] for s in j['sessions'] if s['state'] == 'retracted'][0]")
 ends 1 "the session's engine uses it" "$CTL" session close "$USED"
-ends 0 "$GONE is closed; what it held is free" "$CTL" session close "$GONE"
+ends 0 "$GONE is closed; its pages are free" "$CTL" session close "$GONE"
 logged session-close "free behind step"
 ends 1 "no such session" "$CTL" session close "$GONE"
-ends 2 "is no session" "$CTL" session close zork
-ends 2 "nothing to do" "$CTL" session open "$GONE"
+ends 2 "is not a session" "$CTL" session close zork
+ends 2 "is not an action" "$CTL" session open "$GONE"
 ends 2 "is missing" "$CTL" session close
 json "$("$CTL" sessions --json)" "len(j['sessions']) == 3 and '$GONE' not in [s['session'] for s in j['sessions']]"
 
@@ -59,7 +59,7 @@ ended() { "$CTL" engines --json | value "[e['name'] for e in j['engines']]" | gr
 wait_for "the end of its process" ended
 
 # ---- then its pool has no owner
-ends 0 "$POOL is being closed: .* prefix nodes go" "$CTL" pool close "$POOL"
+ends 0 "$POOL is being closed: .* prefix nodes are evicted" "$CTL" pool close "$POOL"
 logged pool-close "[0-9]* nodes go"
 closed() { "$CTL" pools --json | value "[p['pool'] for p in j['pools']]" | grep -qv "$POOL"; }
 wait_for "the pool's end" closed

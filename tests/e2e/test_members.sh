@@ -97,7 +97,7 @@ others_stay prefill
 # ---- its tape can be played back
 if [[ -x $TERN_BIN/tern-sim ]]; then
     ctl prefill tape "$DIR/tape" --tokens >"$DIR/out"
-    if grep -q "whole since the start" "$DIR/out"; then
+    if grep -q "complete since the start" "$DIR/out"; then
         "$TERN_BIN/tern-sim" --tape "$DIR/tape" >"$DIR/played" || fail "the tape: $(tail -n 3 "$DIR/played")"
     fi
 fi

@@ -7,7 +7,7 @@ export DRAIN_MS=600
 
 ternd_start "" 16M 1
 cp "$DIR/config.yaml" "$DIR/first.yaml"
-ends 0 "^no setting differs from what is in force$" "$CTL" reload
+ends 0 "^no setting differs from those in force$" "$CTL" reload
 
 # ---- reported, not applied
 sed -i 's/drain_ms: 600/drain_ms: 700/' "$DIR/config.yaml"
@@ -55,7 +55,7 @@ cp "$DIR/first.yaml" "$DIR/config.yaml"
 kill -HUP "$TERND_PID"
 wait_for "what the signal did" grep -q "event=setting_changed setting=deadlines.drain_ms was=700 is=600 outcome=done" "$DIR/log"
 wait_for "its end" grep -q "event=reloaded done=2 restart=0" "$DIR/log"
-ends 0 "^no setting differs from what is in force$" "$CTL" reload
+ends 0 "^no setting differs from those in force$" "$CTL" reload
 ternd_stop
 grep -q "event=draining drain_ms=600" "$DIR/log" || fail "drain_ms is not in force"
 echo "reload: ok"

@@ -69,9 +69,9 @@ ends 0 "all good" "$CTL" verify "$SPILL"
 ends 1 "No such file" "$CTL" verify "$DIR/nowhere"
 ends 2 "DIR is missing" "$CTL" verify
 mkdir "$DIR/none"
-ends 1 "0 extents in 0 files, 0 B: nothing of a disk tier lies there" "$CTL" verify "$DIR/none"
+ends 1 "0 extents in 0 files, 0 B: no files of a disk tier are there" "$CTL" verify "$DIR/none"
 touch "$DIR/none/.lock" # a daemon used this folder and has stored nothing yet
-ends 0 "nothing of a disk tier lies there" "$CTL" verify "$DIR/none"
+ends 0 "no files of a disk tier are there" "$CTL" verify "$DIR/none"
 
 # ---- a tape has the recovered index of the disk: played back it reaches the same state
 fills ""
@@ -83,10 +83,10 @@ if [[ -n $LIBCRYPTO ]]; then
     rm -rf "$SPILL"/t0
     fills ", encrypt_key_file: $DIR/key"
     json "$S" "j['spill']['encrypted']"
-    ends 1 "what is encrypted is read with its key: --key FILE" "$CTL" verify "$SPILL"
+    ends 1 "the files are encrypted: pass their key by --key FILE" "$CTL" verify "$SPILL"
     ends 0 "all good" "$CTL" verify "$SPILL" --key "$DIR/key"
     head -c 32 /dev/urandom >"$DIR/key"
-    ends 1 "key: that was written with another key, or without one" "$CTL" verify "$SPILL" --key "$DIR/key"
+    ends 1 "key: these files were written with another key, or without one" "$CTL" verify "$SPILL" --key "$DIR/key"
     chmod 644 "$DIR/key"
     ends 1 "chmod 600" "$CTL" verify "$SPILL" --key "$DIR/key"
     cp "$DIR/config.yaml" "$DIR/wrong.yaml"

@@ -124,12 +124,12 @@ unreadable MALFORMED "damaged or cut off behind event" "$DIR/bad.tape"
 # The last event was cut; the head comes first, the error last.
 [[ $(wc -l <"$DIR/lines") == $(($(at recorded "$DIR/told") + 1)) ]] || fail "not what is whole: $(wc -l "$DIR/lines") of $(cat "$DIR/told")"
 head -c 20 "$DIR/bad.tape" >"$DIR/cut.tape"
-unreadable MALFORMED "does not begin as the tape" "$DIR/cut.tape"
+unreadable MALFORMED "the file is not a daemon's tape" "$DIR/cut.tape"
 : >"$DIR/empty.tape"
-unreadable MALFORMED "does not begin as the tape" "$DIR/empty.tape"
+unreadable MALFORMED "the file is not a daemon's tape" "$DIR/empty.tape"
 { head -c 8 "$DIR/bad.tape" && printf '\377' && tail -c +10 "$DIR/bad.tape"; } >"$DIR/other.tape"
-unreadable UNSUPPORTED "of another version wrote it" "$DIR/other.tape"
-unreadable DISK "it cannot be read" "$DIR"
+unreadable UNSUPPORTED "of another version wrote the tape" "$DIR/other.tape"
+unreadable DISK "the file cannot be read" "$DIR"
 unreadable FAILED "No such file" "$DIR/nothing.tape"
 
 # A small ring has lost its beginning and reports it.

@@ -63,7 +63,7 @@ for node in prefill decode; do
     put $node "t0, t1" "$(entry $node t1)"
     ends 0 "^2 done; 0 need a restart$" ctl $node reload
     grep -q "event=tenant_joined tenant=t1 socket=$DIR/$node/t1.sock memory_bytes=67108864 regions=1 reserve_left=0" "$DIR/$node/log" || fail "$node: not logged"
-    ends 0 "^no setting differs from what is in force$" ctl $node reload
+    ends 0 "^no setting differs from those in force$" ctl $node reload
 done
 for node in prefill decode; do wait_for "the link of $node" up $node; done
 for command in status stats tenants; do [[ $(names $command) == "['t0', 't1']" ]] || fail "$command: $(names $command)"; done
@@ -91,7 +91,7 @@ fi
 put prefill t0 "$(entry prefill t1)"
 sed -i '/{name: t0/{h;d}; /{name: t1/G' "$DIR/prefill/config.yaml"
 ends 0 "^peers\[decode\].tenants: t0+t1 -> t0: done$" ctl prefill reload
-ends 0 "^no setting differs from what is in force$" ctl prefill reload
+ends 0 "^no setting differs from those in force$" ctl prefill reload
 
 # ---- the reserve is in use
 put prefill "t0, t1" "$(entry prefill t1)" "$(entry prefill t2)"

@@ -244,7 +244,7 @@ wrong 2 "missing" "$CTL" tape
 wrong 2 "missing" "$CTL" pin
 wrong 2 "too many" "$CTL" status now
 wrong 1 "ternctl pools" "$CTL" evict --pool 77
-wrong 3 "that is no socket" "$CTL" --socket "$DIR/config.yaml" status
+wrong 3 "that is not a socket" "$CTL" --socket "$DIR/config.yaml" status
 wrong 1 "no change has that number since the daemon's start" "$CTL" watch --from 5000000000
 # refused STATUS ERROR PATTERN COMMAND...: with --json the error is an object, too
 refused() {
@@ -259,7 +259,7 @@ refused 1 GONE "gone" "$CTL" pin 7777777700000001
 refused 1 DISK "the tape cannot be written" "$CTL" tape /nowhere/at/all.tape
 refused 1 DENIED "is a tenant" "$CTL" --socket "$SOCKET" status
 refused 1 FAILED "no open pool" "$CTL" evict --pool 77
-refused 2 USAGE "is no node" "$CTL" pin zork
+refused 2 USAGE "is not a node" "$CTL" pin zork
 refused 2 USAGE "the command line is wrong" "$CTL" pin
 refused 2 USAGE "the command line is wrong" "$CTL" pools --zork
 refused 2 USAGE "the command line is wrong" "$CTL" frobnicate
@@ -284,12 +284,12 @@ json "$("$CTL" undrain --json)" "j['draining'] is False and (j['sessions'], j['l
 rc=0
 wait "$WAIT" || rc=$?
 [[ $rc == 4 ]] || fail "drain --wait: exit status $rc, not 4"
-grep -q "taken back with 2 sessions open" "$DIR/stdout" || fail "drain --wait: $(cat "$DIR/stdout")"
+grep -q "undone with 2 sessions open" "$DIR/stdout" || fail "drain --wait: $(cat "$DIR/stdout")"
 grep -q "event=operator_done act=drain .*result=\"2 sessions, taken back\"" "$DIR/log" || fail "the log does not tell it"
 echo | "$HOLD" away "$SOCKET" >/dev/null || fail "no new session after undrain"
 ends 0 "takes new sessions; 2 are open" "$CTL" undrain # repeating it does no harm
 wrong 2 "--wait takes a time" "$CTL" drain --wait=soon
-ends 4 "the wait ended and the daemon drains on" "$CTL" drain --wait=1s
+ends 4 "the wait ended, and the daemon is still draining" "$CTL" drain --wait=1s
 refused 4 LEFT "the wait ended" "$CTL" drain --wait=1s
 
 # ---- the deadline comes first
@@ -297,7 +297,7 @@ ternd_run brief --deadlines.drain_ms 2000 --tenant "name=t0,socket=$DIR/brief0.s
 "$HOLD" hold "$DIR/brief0.sock" <"$DIR/hold" >"$DIR/brief.out" 9>&- &
 BRIEF=$!
 wait_for "its engine" grep -q ready "$DIR/brief.out"
-ends 4 "the deadline came with 2 sessions open" "$CTL" --socket "$DIR/brief/admin.sock" drain --wait
+ends 4 "the deadline passed with 2 sessions open" "$CTL" --socket "$DIR/brief/admin.sock" drain --wait
 wait "${PIDS[brief]}" || fail "the daemon with a deadline: $?"
 unset "PIDS[brief]"
 
@@ -326,5 +326,5 @@ TERND_PID=
 rc=0
 wait "$WATCH" || rc=$?
 [[ $rc == 3 ]] || fail "watch: exit status $rc, not 3"
-grep -q "watch: the daemon ended the connection; its log says why" "$DIR/stderr" || fail "watch: $(cat "$DIR/stderr")"
+grep -q "watch: the daemon closed the connection; its log has the cause" "$DIR/stderr" || fail "watch: $(cat "$DIR/stderr")"
 echo "ternctl: ok"

@@ -46,7 +46,7 @@ pushes() {
     export LD_PRELOAD=$dmabuf
     both verbs
     wait_for 120 "a path" goes_by decode verbs
-    doctor decode "registered with rxe0 as dma-buf; ring of 33,554,432 bytes of the host's memory for what peers push"
+    doctor decode "registered with rxe0 as dma-buf; ring of 33,554,432 bytes of the host's memory for pages that peers push"
     replay
     all_by_verbs decode
     by_ring decode
@@ -86,7 +86,7 @@ unregistered() {
     both auto
     wait_for 120 "TCP in place of RDMA" goes_by decode tcp
     doctor decode "not registered with rxe0 $because"
-    doctor decode "; ring of 33,554,432 bytes of the host's memory for what peers push"
+    doctor decode "; ring of 33,554,432 bytes of the host's memory for pages that peers push"
     grep -F "way=no reason=\"dma-buf: ibv_reg_dmabuf_mr" "$DIR/decode/log" || fail "the log"
     ctl decode peers --json | grep -F "the tenant's memory there is not registered" || fail "peers: $(ctl decode peers)"
     replay

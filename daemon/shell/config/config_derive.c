@@ -614,6 +614,6 @@ enum tern_err config_check(struct loader *l)
     TRY(check_shares(l));
     if (!core_holds(l->config))
         return loader_fail(l, ORIGIN_DEFAULT, "", -1, NULL,
-                           "limits: together they are more than the core can hold");
+                           "limits: the sum of the tables is more than the core can hold");
     return check_all(l);
 }

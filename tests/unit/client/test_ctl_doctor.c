@@ -89,7 +89,7 @@ TEST(doctor_says_of_each_memory_what_the_self_test_found_or_that_there_was_none)
             "{\"result\": \"passed\", \"bytes\": 4096, \"us\": 65, \"age_ms\": 5000}") ", " //
         ROW("1", "no", "null") "]}}");
     assert_says("self-test of t, region 0, on GPU-1, with mlx5_0: passed (4,096 bytes in 65 us), ");
-    assert_says("self-test of t, region 1, on GPU-1, with mlx5_0: none was made: it is not "
+    assert_says("self-test of t, region 1, on GPU-1, with mlx5_0: not run: it is not "
                 "registered with the device\n");
     assert_says_not("  self-test: ");
 }
@@ -97,15 +97,15 @@ TEST(doctor_says_of_each_memory_what_the_self_test_found_or_that_there_was_none)
 TEST(doctor_says_why_no_self_test_was_made_at_all)
 {
     run("{\"rdma\": {\"built\": false}}");
-    assert_says("  self-test: none was made: RDMA is not in this build\n");
+    assert_says("  self-test: not run: RDMA is not in this build\n");
     run("{\"rdma\": {\"built\": true}}");
-    assert_says("  self-test: none was made: RDMA is off by configuration\n");
+    assert_says("  self-test: not run: RDMA is off by configuration\n");
     run("{\"rdma\": {\"built\": true, \"wanted\": true, \"devices\": []}}");
-    assert_says("  self-test: none was made: there is no RDMA device\n");
+    assert_says("  self-test: not run: there is no RDMA device\n");
     run("{\"rdma\": {\"built\": true, \"wanted\": true, \"devices\": [{\"device\": \"mlx5_0\", "
         "\"state\": \"self-test with memory of the host failed: byte 7\"}]}}");
     assert_says("  device mlx5_0: self-test with memory of the host failed: byte 7\n");
-    assert_says("  self-test: no device is in use; why, and what failed, stands with each\n");
+    assert_says("  self-test: no device is in use; each device's line has the cause\n");
 }
 
 /* With any limit, the figure has one form, with its unit and the number of devices. */
@@ -127,7 +127,7 @@ TEST(doctor_says_what_registrations_take_in_one_way)
                                "devices"
                              : "; registrations would take 134,225,920 bytes of the host's memory, "
                                "on 2 devices");
-            assert_int_equal(strstr(printed, ": too few, say LimitMEMLOCK=infinity") != NULL,
+            assert_int_equal(strstr(printed, ": too few, set LimitMEMLOCK=infinity") != NULL,
                              i == 2);
         }
     assert_says("locked memory: RLIMIT_MEMLOCK is 65,536 bytes; ");
