@@ -145,7 +145,7 @@ static enum MHD_Result send_answer(struct MHD_Connection *c, struct answer *a)
         text_begin(&a->text, HTTP_ANSWER_BYTES_MAX);
         a->status = MHD_HTTP_INTERNAL_SERVER_ERROR;
         a->type = TEXT_TYPE;
-        write_word(a, "the answer is larger than its limit, or there is no memory");
+        write_word(a, "the answer is too large, or there is no memory for it");
     }
     response = MHD_create_response_from_buffer(a->text.bytes, a->text.at, MHD_RESPMEM_MUST_FREE);
     if (!response) {
@@ -204,15 +204,15 @@ static enum MHD_Result on_request(void *ctx, struct MHD_Connection *c, const cha
     text_begin(&a.text, HTTP_ANSWER_BYTES_MAX);
     if (!called_rightly(ctx, c)) {
         a.status = MHD_HTTP_MISDIRECTED_REQUEST;
-        write_word(&a, "tern-agent is not called that: ask by the address that it listens at, by "
-                       "localhost, or by a name that its option --host says");
+        write_word(&a, "the Host of the request is not tern-agent's: use the address at which it "
+                       "listens, localhost, or a name of its option --host");
     } else if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 &&
                strcmp(method, MHD_HTTP_METHOD_HEAD) != 0) {
         a.status = MHD_HTTP_METHOD_NOT_ALLOWED;
-        write_word(&a, "only GET and HEAD: tern-agent changes nothing");
+        write_word(&a, "only GET and HEAD are allowed: tern-agent changes nothing");
     } else if (has_body(c)) {
         a.status = MHD_HTTP_CONTENT_TOO_LARGE;
-        write_word(&a, "no request here has a body");
+        write_word(&a, "requests to tern-agent have no body");
     } else if (!*state_of) {
         *state_of = &seen;
         return MHD_YES;
@@ -311,8 +311,8 @@ struct addrinfo *http_listen_address(const char *listen, char why[HTTP_WHY_BYTES
     }
     if (!found)
         snprintf(why, HTTP_WHY_BYTES,
-                 "--listen takes ADDRESS:PORT, such as 127.0.0.1:7003 or [::1]:7003, a port of at "
-                 "most 65535 and no name, not '%.64s'",
+                 "--listen takes ADDRESS:PORT, such as 127.0.0.1:7003 or [::1]:7003, with a port "
+                 "of at most 65535 and no host name, not '%.64s'",
                  listen);
     return found;
 }
@@ -324,7 +324,7 @@ static int listen_at(const struct addrinfo *at, char why[HTTP_WHY_BYTES])
     fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
         bind(fd, at->ai_addr, at->ai_addrlen) != 0 || listen(fd, HTTP_LISTEN_BACKLOG) != 0) {
-        snprintf(why, HTTP_WHY_BYTES, "%s: --listen says where else", strerror(errno));
+        snprintf(why, HTTP_WHY_BYTES, "%s: choose another address by --listen", strerror(errno));
         if (fd >= 0)
             close(fd);
         fd = -1;

@@ -33,18 +33,19 @@ const char *argp_program_version TERN_ARGP = "tern-agent " TERN_VERSION;
 
 static const struct argp_option options[] = {
     {"listen", 'l', "ADDRESS:PORT", 0,
-     "Where to answer; default: " LISTEN_DEFAULT ". It is HTTP in the clear, for whoever can "
-     "connect there",
+     "ADDRESS:PORT to listen at; default: " LISTEN_DEFAULT
+     ". It is HTTP without TLS, for whoever can connect there",
      0},
     {"socket", 's', "PATH", 0,
      "The daemon's admin socket; default: $TERN_ADMIN_SOCKET, else " SOCKET_DEFAULT, 0},
     {"host", OPT_HOST, "NAME", 0,
      "A name or address, beside the one where it listens and localhost, that a request may have in "
-     "Host; any other is answered 421, so that no page of a browser reads this one. May be given "
-     "16 times",
+     "Host; any other is answered 421, so that pages of other sites in a browser cannot read this "
+     "one. May be given 16 times",
      0},
     {"deadline-ms", OPT_DEADLINE, "MS", 0,
-     "How long the daemon may take to answer all that one request needs; default: 1000", 0},
+     "Milliseconds that the daemon may take for all answers that one request needs; default: 1000",
+     0},
     {"tenants", OPT_TENANTS, "N", 0,
      "Tenants that have series of their own; the others are summed as `other`; default: 64", 0},
     {"namespaces", OPT_NAMESPACES, "N", 0,
@@ -127,11 +128,11 @@ int main(int argc, char **argv)
     const struct argp argp = {
         .options = options,
         .parser = parse,
-        .doc = "tern-agent serves what a Tern daemon tells operators over HTTP. It answers at "
-               "/metrics (Prometheus and OpenMetrics), /healthz and /readyz (200, or 503 with a "
-               "word of reason), and / (a page that shows the daemon, and reads /state.json). It "
-               "changes nothing.\v"
-               "Exit status: 0 ended by a signal, 1 it cannot listen there, 2 wrong command line.",
+        .doc =
+            "tern-agent serves the metrics and state of a Tern daemon over HTTP: /metrics "
+            "(Prometheus and OpenMetrics), /healthz and /readyz (200, or 503 with the cause in a "
+            "word), and / (a page that shows the daemon, and reads /state.json). It changes "
+            "nothing.\vExit status: 0 ended by a signal, 1 it cannot listen, 2 wrong command line.",
     };
     enum ask_reason told = ASK_ANSWERED;
     struct signalfd_siginfo signal_got;

@@ -18,8 +18,8 @@
 #define SPACE                              "namespaces.namespaces[namespace,tenant]."
 
 #define MATCHED                                                                                    \
-    "Tokens of prompts that Match found on the device, or that fetches brought from that tier"
-#define FETCHED "Tokens of prompts that fetches brought: from peers, or by tickets of this daemon"
+    "Tokens of prompts that Match found on the device, or that fetches loaded from that tier"
+#define FETCHED "Tokens of prompts that fetches added: from peers, or by tickets of this daemon"
 #define PAGES   "Pages of a group of a pool, by where they are; the states add up to all of them"
 #define STAGES                                                                                     \
     "Parts of the time that fetches took: nothing under way, pages under way, or no credit"
@@ -29,11 +29,10 @@ const struct metric metrics_table[] = {
     IS("tern_up", "agent.up",
        "1 if the daemon answered this time, else 0 and most metrics are absent"),
     IS("tern_build_info", "status[node,version]", "1, with the name and the version of the daemon"),
-    IS("tern_incarnation_info", "status[incarnation]",
-       "1, with the number of this life of the daemon"),
+    IS("tern_incarnation_info", "status[incarnation]", "1, with the incarnation of the daemon"),
     IS("tern_start_time_seconds", "agent.start_time_s", "When the daemon started, since 1970"),
     IS("tern_uptime_seconds", "status.uptime_s", "How long the daemon has run"),
-    IS("tern_draining", "status.draining", "1 while the daemon takes no new sessions"),
+    IS("tern_draining", "status.draining", "1 while the daemon refuses new sessions"),
 
     IS("tern_alarms", "status.alarm_counts[name,severity].on", "Alarms of a kind that are on"),
 
@@ -50,9 +49,9 @@ const struct metric metrics_table[] = {
            "Tokens that engines computed and committed"),
     COUNTS("tern_evicted_nodes", TENANT "evicted_nodes",
            "Prefix nodes that left the device, or all memory"),
-    COUNTS("tern_evicted_pages", TENANT "evicted_pages", "Pages that this gave free"),
+    COUNTS("tern_evicted_pages", TENANT "evicted_pages", "Pages that these evictions freed"),
     COUNTS("tern_superseded_pages", TENANT "superseded_pages",
-           "Pages of STATE that was superseded and given free"),
+           "Pages of superseded STATE that were freed"),
 
     /* ---- namespaces ---- */
     COUNTS("tern_namespace_prompts", SPACE "prompts",
@@ -70,31 +69,31 @@ const struct metric metrics_table[] = {
     /* ---- how long things took ---- */
     TIMES("tern_publish_seconds", "stats.latencies.publish",
           "From a commit until other sessions match it"),
-    TIMES("tern_seal_seconds", "stats.latencies.seal", "From there until peers may read it"),
+    TIMES("tern_seal_seconds", "stats.latencies.seal", "From then until peers may read it"),
     TIMES("tern_fetch_seconds", "stats.latencies.fetch",
-          "From a fetch to its answer, of those that brought something"),
+          "From a fetch to its answer, of fetches that added tokens"),
     TIMES_OF("tern_fetch_stage_seconds", "stats.latencies.fetch_queued", "stage=queued", STAGES),
     TIMES_OF("tern_fetch_stage_seconds", "stats.latencies.fetch_wire", "stage=wire", STAGES),
     TIMES_OF("tern_fetch_stage_seconds", "stats.latencies.fetch_credit", "stage=credit", STAGES),
     TIMES("tern_serve_seconds", "stats.latencies.serve",
-          "From a peer's request to its end, of those that it took something of"),
+          "From a peer's request to its end, of requests that read pages"),
     TIMES("tern_serve_sealing_seconds", "stats.latencies.serve_sealing",
           "Of these: checksums were missing"),
     TIMES("tern_evicted_age_seconds", "stats.latencies.evicted_age",
           "From the last use of a node until it was evicted"),
     TIMES("tern_request_seconds", "stats.requests{request}",
-          "From when a request is whole in the daemon until the core has taken it in"),
+          "From when the daemon has read a whole request until the core begins it"),
 
     /* ---- refusals ---- */
     COUNTS("tern_errors", "status.errors{reason}", "Answers with an error"),
     COUNTS("tern_refused", "status.refusals[tenant].errors{reason}",
            "Answers with an error to engines of a tenant"),
     COUNTS("tern_connections_refused", "status.conns_refused",
-           "Connections of clients that were not taken"),
+           "Connections of clients that were refused"),
     COUNTS("tern_engine_processes_exited", "status.engine_processes_exited",
            "Processes that were killed or crashed: they ended without leaving their engine"),
     COUNTS("tern_connections_ended_for_room", "status.send_buffers.made_way",
-           "Connections that did not read their answers, and were ended for room"),
+           "Connections that were closed for room, because they did not read their answers"),
 
     /* ---- what there is ---- */
     IS("tern_connections", "status.conns", "Connections of clients and operators"),
@@ -102,12 +101,13 @@ const struct metric metrics_table[] = {
     IS("tern_engines_stuck", "status.engines_stuck[#]",
        "Engines of which a process ended while others live on"),
     IS("tern_steps_overdue", "status.steps_overdue[#]",
-       "Engines whose steps do not come, while pages wait for them"),
+       "Engines of which no step passes while pages wait for one"),
     IS("tern_sessions", "status.sessions", "Open sessions"),
     IS("tern_prefix_nodes", "status.prefix_nodes", "Nodes of the prefix trees"),
     IS("tern_turns", "status.turns.turns_in_flight", "Turns in flight"),
     COUNTS("tern_turns_begun", "status.turns.turns_begun", "Turns that began"),
-    COUNTS("tern_turns_expired", "status.turns.turns_expired", "Turns that their deadline ended"),
+    COUNTS("tern_turns_expired", "status.turns.turns_expired",
+           "Turns that ended at their deadline"),
     COUNTS("tern_turns_lost", "status.turns.turns_lost", "Turns that ended with their connection"),
 
     /* ---- pages ---- */
@@ -132,13 +132,12 @@ const struct metric metrics_table[] = {
        "How long the oldest of them has waited"),
     COUNTS("tern_corrupt_pages", "status.pages_corrupt",
            "Pages with wrong bytes that were found: from peers, and copies of the host tier"),
-    COUNTS("tern_memory_faults", "status.memory.faults",
-           "Pages of memory that were lost under the daemon"),
+    COUNTS("tern_memory_faults", "status.memory.faults", "Pages of memory that the daemon lost"),
     IS("tern_gpus", "status.memory.devices", "GPUs that memory lies on"),
     IS("tern_gpus_lost", "status.memory.devices_lost",
        "Those of them that failed: their pages are gone until the daemon starts again"),
     IS("tern_gpu_regions_unregistered", "status.data.verbs.gpu_regions_unregistered",
-       "Regions on GPUs that RDMA is asked for and does not reach, once for each device"),
+       "Regions on GPUs that are configured for RDMA and not registered, once for each device"),
     IS("tern_memory_bytes", "status.memory.bytes", "Bytes of device pools' memory"),
     IS("tern_host_memory_bytes", "status.memory.host_bytes", "Bytes of the host tier's memory"),
 
@@ -158,17 +157,17 @@ const struct metric metrics_table[] = {
        "Peers of which pages come by TCP though RDMA is asked for first (`transport: auto`)"),
     IS("tern_peer_up", "peers.peers[peer].state=up", "1 if that peer can be fetched from"),
     COUNTS("tern_peer_breaches", "peers.peers[peer].breaches",
-           "Connections that were ended for what the peer sent, and errors that no peer may say"),
+           "Connections that were closed for what the peer sent, and errors that no peer may send"),
     COUNTS("tern_peer_refused", "peers.peers[peer].tls.refused{reason}",
            "Connections of a peer that TLS refused"),
     COUNTS("tern_transfer_bytes", "stats.peers[peer].bytes_in{transport}",
            "Page bytes that came from a peer"),
     COUNTS("tern_peer_fetched_tokens", "stats.peers[peer].fetched_tokens",
-           "Tokens of prompts that fetches from a peer brought"),
+           "Tokens of prompts that fetches from a peer added"),
     COUNTS("tern_peer_fetches", "stats.peers[peer].fetch.count",
-           "Fetches from a peer that brought something"),
+           "Fetches from a peer that added tokens"),
     METRIC("tern_peer_fetch_seconds", COUNTER, "stats.peers[peer].fetch.sum_us", NULL,
-           "How long these took, all together", 1e-6),
+           "Total time of these fetches", 1e-6),
     COUNTS("tern_peer_failed_fetches", "stats.peers[peer].failed_fetches",
            "Fetches from a peer that ended in PEER_LOST, TIMED_OUT or CORRUPT"),
     IS("tern_transfers", "status.transfers_active", "Transfers under way, in and out"),
@@ -199,7 +198,7 @@ const struct metric metrics_table[] = {
     IS("tern_record_used_pages", "status.tenants[tenant].records.used",
        "Pages of it that are in use"),
     IS("tern_record_held_pages", "status.tenants[tenant].records.held",
-       "Pages of it that turns without an end still hold"),
+       "Pages of it that turns without an end still use"),
 
     /* ---- the host tier and the disk ---- */
     COUNTS("tern_host_copied_nodes", "status.host_tier.host_copies",
@@ -208,8 +207,9 @@ const struct metric metrics_table[] = {
            "Prefix nodes that left the device without a copy"),
     COUNTS("tern_host_loaded_nodes", "status.host_tier.host_loads",
            "Prefix nodes that were loaded back"),
-    COUNTS("tern_retracts", "status.host_tier.retracts", "Sessions that gave way to the host tier"),
-    COUNTS("tern_recovers", "status.host_tier.recovers", "Sessions that came back"),
+    COUNTS("tern_retracts", "status.host_tier.retracts",
+           "Sessions that were retracted to the host tier"),
+    COUNTS("tern_recovers", "status.host_tier.recovers", "Sessions that were recovered"),
     IS_OF("tern_spill_state", "status.spill.state=ok", "state=ok",
           "1 for the state that the disk tier is in"),
     IS_OF("tern_spill_state", "status.spill.state=full", "state=full",
@@ -219,7 +219,7 @@ const struct metric metrics_table[] = {
     IS_OF("tern_spill_state", "status.spill.state=gone", "state=gone",
           "1 for the state that the disk tier is in"),
     IS("tern_spill_budget_bytes", "status.tenants[tenant].spill.budget_bytes",
-       "Bytes of the disk tier that a tenant may have"),
+       "Bytes of the disk tier that a tenant may use"),
     IS("tern_spill_used_bytes", "status.tenants[tenant].spill.used_bytes",
        "Bytes of it that are used"),
     IS("tern_spill_free_bytes", "status.spill.free_bytes",
@@ -228,19 +228,19 @@ const struct metric metrics_table[] = {
            "Bytes that were written to the disk tier"),
     COUNTS("tern_spill_read_bytes", "status.spill.bytes_read", "Bytes that were read from it"),
     COUNTS("tern_spill_corrupt_extents", "status.spill.corrupt",
-           "Extents with other bytes than were written"),
+           "Extents whose bytes differ from those written"),
     COUNTS("tern_spill_failed_stores", "status.tenants[tenant].spill.failed",
            "Prefixes that could not be stored"),
     COUNTS("tern_spill_evicted_entries", "status.tenants[tenant].spill.evicted",
-           "Entries that made way for others"),
+           "Entries that were evicted for others"),
     COUNTS("tern_spill_hits", "status.tenants[tenant].spill.hits", "Entries that fetches used"),
 
     /* ---- what an operator looks at ---- */
     IS("tern_certificate_left_seconds", "status.certificate.left_s",
-       "How long this node's certificate is still good; negative: it has expired"),
+       "How long this node's certificate is still valid; negative: expired"),
     COUNTS("tern_log_lost_lines", "status.log.lost", "Lines of the log that could not be written"),
     COUNTS("tern_log_suppressed_lines", "status.log.suppressed",
-           "Lines of the log that were left out, since too many were alike"),
+           "Lines of the log that were left out because too many were alike"),
     COUNTS("tern_events_lost", "status.events.lost",
            "Changes of the tree that subscribers did not read in time"),
 

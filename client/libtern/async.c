@@ -13,7 +13,8 @@ static enum tern_err async_begin(struct tern *t)
     if (t->socket.state != CLIENT_SOCKET_UP)
         return set_error(t, TERN_DAEMON_LOST, NULL);
     if (!t->pending_free)
-        return set_error(t, TERN_BUSY, "TERN_INFLIGHT_MAX requests are under way: tern_poll first");
+        return set_error(t, TERN_BUSY,
+                         "TERN_INFLIGHT_MAX requests are under way: call tern_poll first");
     return TERN_OK;
 }
 
@@ -28,7 +29,7 @@ enum tern_err async_room(struct tern *t, size_t body, struct outgoing *ret)
     if (err == TERN_OK || err == TERN_INVALID)
         return err;
     return set_error(t, err,
-                     "the socket is full: wait until tern_fd can be written, then tern_poll");
+                     "the socket is full: wait until tern_fd is writable, then call tern_poll");
 }
 
 enum tern_err async_room_left(struct tern *t, size_t body, struct outgoing *ret)
@@ -39,8 +40,8 @@ enum tern_err async_room_left(struct tern *t, size_t body, struct outgoing *ret)
     err = send_room(t, body, ret);
     return err != TERN_BUSY ? err
                             : set_error(t, err,
-                                        "the socket is full, or its thread sends at this moment: "
-                                        "nothing is lost, submit again with the next step");
+                                        "the socket is full, or its thread is sending: nothing is "
+                                        "lost, submit again with the next step");
 }
 
 static struct pending *async_queue(struct tern *t, struct outgoing *o, uint16_t type,

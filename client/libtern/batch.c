@@ -91,7 +91,7 @@ static enum tern_err add(struct tern_batch *b, struct client_op op)
             "the batch has TERN_BATCH_OPS_MAX operations: run it, then begin the next");
     if (!fits(b, &op))
         return set_error(b->t, TERN_INVALID,
-                         "the batch would be larger than one request can be: run it, then begin "
+                         "the batch would be larger than one request may be: run it, then begin "
                          "the next, or match a part and extend by the rest");
     b->bytes += quick_op_size(&op);
     op.tokens.v = keep(b, op.tokens.v, op.tokens.n * sizeof(*op.tokens.v));

@@ -39,7 +39,7 @@ enum tern_err blocks_begin(struct tern_block_set *set, const struct block_list *
             return set_error(t, TERN_INVALID, "a key has 1 to TERN_BLOCK_KEY_MAX (32) bytes");
         if (list->values && check_value(set, &list->values[i]) != TERN_OK)
             return set_error(t, TERN_INVALID,
-                             "the pieces of a value are value_bytes of the set long together");
+                             "the pieces of a value must be value_bytes of the set long in total");
         memset(set->words[i], 0, sizeof set->words[i]);
         memcpy(set->words[i], k->bytes, k->n);
         set->words[i][BLOCK_KEY_WORDS] = k->n;
@@ -199,8 +199,8 @@ enum tern_err blocks_copy(struct tern_block_set *set, uint32_t n, enum copy_way 
 enum tern_err blocks_gpu_failed(struct tern_block_set *set)
 {
     return set_error(set->t, TERN_INTERNAL,
-                     "the GPU that the blocks lie on has failed: close the set, and open it again "
-                     "when the daemon was started anew");
+                     "the GPU with the blocks has failed: close the set, and open it again when "
+                     "the daemon has restarted");
 }
 
 uint32_t blocks_left_ms(uint64_t deadline_ns)

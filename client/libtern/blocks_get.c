@@ -135,7 +135,7 @@ enum tern_err tern_blocks_get(struct tern_block_set *set, const struct tern_bloc
     enum tern_err err = TERN_OK;
 
     if (n > 0 && (!values || !ret_got))
-        return set_error(set->t, TERN_INVALID, "a get has values, and a place for what it got");
+        return set_error(set->t, TERN_INVALID, "a get needs values and a place for its results");
     TRY(blocks_begin(set, &g.list));
     if (n > 0)
         memset(ret_got, 0, n);

@@ -298,7 +298,7 @@ enum tern_err tern_blocks_put(struct tern_block_set *set, const struct tern_bloc
     enum tern_err err;
 
     if (n > 0 && !values)
-        return set_error(set->t, TERN_INVALID, "a put has values");
+        return set_error(set->t, TERN_INVALID, "a put needs values");
     TRY(blocks_begin(set, &p.list));
     if (ret_stored && n > 0)
         memset(ret_stored, 0, n);

@@ -106,7 +106,7 @@ static void run(struct tern_block_set *set, struct queued *q)
     enum tern_err err;
 
     if (client_socket_now_ns() >= q->deadline_ns) {
-        fail(q, TERN_TIMED_OUT, "the deadline passed while the call waited for its turn");
+        fail(q, TERN_TIMED_OUT, "the call timed out while it waited for its turn");
         return;
     }
     err = make(set, &q->call, blocks_left_ms(q->deadline_ns), &q->count);

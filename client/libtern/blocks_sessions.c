@@ -37,7 +37,7 @@ static enum tern_err close_some(struct tern_block_set *set, tern_session *v, uin
     }
     return left == 0 ? TERN_OK
                      : set_error(set->t, TERN_BUSY,
-                                 "the daemon closes no session of the set now: repeat the call");
+                                 "no session of the set can be closed now: repeat the call");
 }
 
 enum tern_err sessions_close(struct tern_block_set *set, tern_session *v, uint32_t n,

@@ -124,9 +124,10 @@ static enum tern_err failed(struct tern_pool *p, enum tern_err err, const char *
 {
     char text[QUICK_TEXT_MAX];
 
-    snprintf(text, sizeof text,
-             "no checksums are brought: %s: %s; commit without: the daemon computes them", call,
-             driver_error_name(device_map_driver(p->device), result));
+    snprintf(
+        text, sizeof text,
+        "this process cannot compute checksums: %s: %s; commit without: the daemon computes them",
+        call, driver_error_name(device_map_driver(p->device), result));
     return set_error(p->owner, err, text);
 }
 
@@ -141,9 +142,9 @@ static enum tern_err device_can(struct tern_pool *p)
     if (result != CUDA_SUCCESS)
         return failed(p, TERN_INTERNAL, "cuDeviceGetAttribute", result);
     if (!value)
-        return set_error(p->owner, TERN_UNSUPPORTED,
-                         "the GPU does not write memory of the host: commit without checksums, the "
-                         "daemon computes them");
+        return set_error(
+            p->owner, TERN_UNSUPPORTED,
+            "the GPU cannot write host memory: commit without checksums, the daemon computes them");
     return TERN_OK;
 }
 
@@ -233,10 +234,9 @@ static enum tern_err begin(struct tern_pool *p)
         return failed(p, TERN_INTERNAL, "cuCtxGetCurrent", result);
     if (!current || d->context_device(&device) != CUDA_SUCCESS ||
         device != device_map_device(p->device) || (b->context && current != b->context))
-        return set_error(
-            p->owner, TERN_INVALID,
-            "this thread has no CUDA context on the pool's GPU, or another one than at "
-            "the first call: set that of the stream first");
+        return set_error(p->owner, TERN_INVALID,
+                         "this thread has no CUDA context on the pool's GPU, or another one than "
+                         "at the first call: set the stream's context first");
     if (b->context)
         return TERN_OK;
     err = device_can(p);
@@ -258,20 +258,20 @@ static enum tern_err pages_suit(struct tern_pool *p, const struct tern_checksums
     const struct brought *b = p->brought;
 
     if (of->n == 0 || !of->pages)
-        return set_error(p->owner, TERN_INVALID,
-                         "there is no page: name those that a commit is of");
+        return set_error(p->owner, TERN_INVALID, "no page is named: name the pages of a commit");
     if (of->page_bytes < b->page_bytes || of->page_bytes > p->bytes)
-        return set_error(p->owner, TERN_INVALID,
-                         "page_bytes is that of no group of the pool: give that of its layout");
+        return set_error(
+            p->owner, TERN_INVALID,
+            "no group of the pool has that page_bytes: pass the group's, from the layout");
     for (uint32_t i = 0; i < of->n; i++)
         if (of->pages[i].index >= p->bytes / of->page_bytes)
-            return set_error(p->owner, TERN_INVALID,
-                             "a page lies outside of the pool: give pages of one group, and its "
-                             "page_bytes");
+            return set_error(
+                p->owner, TERN_INVALID,
+                "a page lies outside of the pool: pass pages of one group, and its page_bytes");
     if (brought_entry_bytes(of->units) > b->entry_bytes)
         return set_error(p->owner, TERN_UNSUPPORTED,
-                         "the daemon has no room for so many units: raise limits.sums_per_page, or "
-                         "commit without checksums: it computes them");
+                         "the daemon has no room for that many units: raise limits.sums_per_page, "
+                         "or commit without checksums: the daemon computes them");
     return TERN_OK;
 }
 
@@ -301,13 +301,13 @@ static enum tern_err stream_suits(struct tern_pool *p, CUstream stream)
     if (result != CUDA_SUCCESS)
         return failed(p, TERN_INTERNAL, "cuStreamIsCapturing", result);
     if (status != CU_STREAM_CAPTURE_STATUS_NONE)
-        return set_error(p->owner, TERN_INVALID,
-                         "the stream is being captured: ask for checksums behind the graph's "
-                         "launch");
+        return set_error(
+            p->owner, TERN_INVALID,
+            "the stream is being captured: request checksums after the graph's launch");
     if (p->brought->unmarked)
         return set_error(p->owner, TERN_INTERNAL,
-                         "the driver failed behind checksums that are in a stream yet: commit "
-                         "without, the daemon computes them");
+                         "the driver failed, and checksums are still in a stream: commit without, "
+                         "the daemon computes them");
     if (!p->brought->queued)
         return TERN_OK;
     result = d->stream_wait_event(stream, p->brought->behind, 0);
@@ -376,8 +376,8 @@ enum tern_err brought_put(struct tern_pool *p, const struct tern_checksums *of, 
 
     if (!p->brought || !p->device)
         return set_error(p->owner, TERN_UNSUPPORTED,
-                         "the pool is in memory of the host, or the daemon is of before checksums "
-                         "could be brought: commit without, it computes them");
+                         "the pool is in host memory, or the daemon is too old to accept "
+                         "checksums: commit without, the daemon computes them");
     all.units = all.units ? all.units : 1;
     TRY(pages_suit(p, &all));
     TRY(pages_at_once(p, &all, &at_once));

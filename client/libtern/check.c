@@ -23,7 +23,7 @@ static enum tern_err list_too_long(struct tern *t, const struct tern_tokens *tok
 enum tern_err check_tokens(struct tern *t, const struct tern_tokens *tokens)
 {
     if (!tokens || (tokens->n && !tokens->v) || (tokens->nkeys && !tokens->keys))
-        return set_error(t, TERN_INVALID, "a token list that points nowhere");
+        return set_error(t, TERN_INVALID, "a token list is NULL");
     if (tokens->n > WIRE_SESSION_TOKENS_MAX || tokens->base > WIRE_SESSION_TOKENS_MAX - tokens->n)
         return list_too_long(t, tokens);
     if (tokens->nkeys > WIRE_KEYS_MAX)
@@ -35,8 +35,8 @@ enum tern_err check_step(struct tern *t, uint64_t step)
 {
     if (step == 0)
         return set_error(t, TERN_INVALID,
-                         "no step is named: name the last one that may touch the pages, or "
-                         "TERN_STEP_NONE if nothing is in flight");
+                         "no step is named: name the last step that may touch the pages, or "
+                         "TERN_STEP_NONE if none is in flight");
     return TERN_OK;
 }
 
@@ -44,7 +44,7 @@ enum tern_err check_wait(struct tern *t, uint64_t step)
 {
     TRY(check_step(t, step));
     if (step == TERN_STEP_NONE)
-        return set_error(t, TERN_INVALID, "nothing is in flight, so there is no step to wait for");
+        return set_error(t, TERN_INVALID, "TERN_STEP_NONE is no step to wait for");
     return TERN_OK;
 }
 
@@ -64,8 +64,8 @@ enum tern_err check_peer(struct tern *t, const char *peer)
     if (peer && (!peer[0] || strnlen(peer, WIRE_STRING_MAX + 1) > WIRE_STRING_MAX))
         return set_error(
             t, TERN_INVALID,
-            "a peer's name has 1 to 255 bytes; NULL is the pool's own host tier, and "
-            "TERN_PEER_DISK is the daemon's disk, and TERN_PEER_ANY any peer that has it");
+            "a peer's name has 1 to 255 bytes; NULL is the pool's own host tier, TERN_PEER_DISK "
+            "the daemon's disk, and TERN_PEER_ANY any peer that has the tokens");
     return TERN_OK;
 }
 
@@ -73,7 +73,7 @@ enum tern_err check_ticket(struct tern *t, const char *ticket)
 {
     if (!ticket || !ticket[0] || strnlen(ticket, TERN_TICKET_BYTES) == TERN_TICKET_BYTES)
         return set_error(t, TERN_INVALID,
-                         "that is no ticket: pass on the text that tern_handoff has told");
+                         "that is no ticket: pass the unchanged text that tern_handoff returned");
     return TERN_OK;
 }
 
@@ -132,7 +132,8 @@ static const char *broken_by_group(const struct tern_group *g)
     if (g->units && g->page_bytes % g->units != 0)
         return "units divide page_bytes";
     if (g->family <= TERN_RECURRENT && (window != (g->window > 0) || window != (g->reserve > 0)))
-        return "a WINDOW group has a window and a reserve of at least one token, others have none";
+        return "a WINDOW group needs a window and a reserve of at least one token; other groups "
+               "have neither";
     return broken_by_axes(g) ? broken_by_axes(g) : broken_by_fields(g);
 }
 
@@ -160,8 +161,7 @@ enum tern_err check_layout(struct tern *t, const struct tern_layout *layout)
             return refuse_group(t, layout, g, broken);
         for (uint32_t i = 0; i < g && name && name[0]; i++)
             if (layout->groups[i].name && strcmp(layout->groups[i].name, name) == 0)
-                return refuse_group(t, layout, g,
-                                    "two groups have this name: give each one of its own");
+                return refuse_group(t, layout, g, "two groups have this name: give each its own");
     }
     return TERN_OK;
 }

@@ -44,8 +44,8 @@ static enum tern_err device_agrees(struct tern *t, const struct device_map *m, C
 
     if (result == CUDA_ERROR_NOT_FOUND) {
         snprintf(text, sizeof text,
-                 "the pool lies on %s, which this process does not see: mend CUDA_VISIBLE_DEVICES, "
-                 "or join with one of: %s",
+                 "the pool lies on %s, which this process does not see: correct "
+                 "CUDA_VISIBLE_DEVICES, or join with one of: %s",
                  m->uuid, seen);
         return set_error(t, TERN_INVALID, text);
     }
@@ -58,8 +58,8 @@ static enum tern_err device_agrees(struct tern *t, const struct device_map *m, C
         return call_failed(t, m, "cuDeviceGetUuid", result);
     driver_uuid_text(&uuid, name);
     snprintf(text, sizeof text,
-             "the pool lies on %s, and this thread works on %s: set its context, or join with that "
-             "device",
+             "the pool lies on %s, and this thread uses %s: set the pool's context, or join with "
+             "the thread's device",
              m->uuid, name);
     return set_error(t, TERN_INVALID, text);
 }

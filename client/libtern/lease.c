@@ -13,8 +13,9 @@
 
 static enum tern_err is_full(struct tern_lease *l)
 {
-    return set_error(l->t, TERN_BUSY,
-                     "one Step is full: tern_lease_submit what is gathered, then go on");
+    return set_error(
+        l->t, TERN_BUSY,
+        "one Step is full: call tern_lease_submit for the gathered operations, then continue");
 }
 
 bool lease_has_room(struct tern_lease *l, uint32_t pages, uint32_t runs, uint32_t words)
@@ -85,7 +86,7 @@ static enum tern_err slot_of(struct tern_lease *l, uint32_t at, struct lease_slo
         return set_error(l->t, TERN_DAEMON_LOST, NULL);
     if (at >= l->nslots || l->slot[at].state == LEASE_SLOT_FREE ||
         l->slot[at].state == LEASE_SLOT_LEAVING)
-        return set_error(l->t, TERN_GONE, "the lease has no such session: it was removed");
+        return set_error(l->t, TERN_GONE, "the lease has no such session: the session was removed");
     *ret = &l->slot[at];
     return l->slot[at].state == LEASE_SLOT_FAILED
                ? set_error_numbers(l->t, l->cold[at].err, l->cold[at].text, l->cold[at].numbers)
@@ -136,8 +137,8 @@ enum tern_err tern_lease_add(struct tern_lease *l, tern_session s, const struct 
             return TERN_OK;
         }
     return set_error(l->t, TERN_BUSY,
-                     "the lease has as many sessions as it was begun for: remove some, then "
-                     "tern_lease_wait and tern_lease_told take what they had under way");
+                     "the lease has as many sessions as it was begun for: remove some, then wait "
+                     "for their operations with tern_lease_wait and tern_lease_told");
 }
 
 enum tern_err tern_lease_remove(struct tern_lease *l, uint32_t at, uint64_t step)
@@ -170,8 +171,8 @@ static enum tern_err extend_check(struct tern_lease *l, const struct lease_slot 
     if (written < s->written || allocated < s->allocated || written > allocated ||
         written > s->tokens + n || allocated > WIRE_SESSION_TOKENS_MAX)
         return set_error(l->t, TERN_INVALID,
-                         "neither length shrinks; written is at most allocated, and at most the "
-                         "tokens of the list; a session has at most 4,194,304 tokens");
+                         "neither length may shrink; written must be at most allocated, and at "
+                         "most the tokens of the list; a session has at most 4,194,304 tokens");
     return TERN_OK;
 }
 
@@ -183,12 +184,13 @@ static enum tern_err never_fits(struct tern_lease *l, uint32_t g, uint32_t neede
     const uint64_t numbers[2] = {needed, table ? of->total : of->high};
     char text[QUICK_TEXT_MAX];
 
-    snprintf(text, sizeof text,
-             table ? "it never fits: the session's table would have %u pages of group %u, and the "
-                     "pool has %u: ask for less, or open a larger pool"
-                   : "it never fits: %u pages of group %u at once, and the stock is filled up to "
-                     "%u: extend in smaller parts, or begin the lease with a higher mark",
-             needed, g, table ? of->total : of->high);
+    snprintf(
+        text, sizeof text,
+        table ? "this request can never fit: the session's table would have %u pages of group %u, "
+                "and the pool has %u: ask for less, or open a larger pool"
+              : "this request can never fit: it needs %u pages of group %u at once, and the stock "
+                "has at most %u: extend in smaller parts, or begin the lease with a higher mark",
+        needed, g, table ? of->total : of->high);
     return set_error_numbers(l->t, TERN_QUOTA, text, numbers);
 }
 
@@ -211,12 +213,12 @@ static enum tern_err stock_has(struct tern_lease *l, const struct lease_slot *s,
             return never_fits(l, g, need, false);
         if (need > of->n && of->err == TERN_POOL_EXHAUSTED)
             return set_error(l->t, TERN_POOL_EXHAUSTED,
-                             "the stock is empty, and the pool has not so many pages: retract a "
-                             "session, or wait until a step gives some back");
+                             "the stock is empty, and the pool has too few free pages: retract a "
+                             "session, or wait until a step releases some");
         if (need > of->n)
             return set_error(l->t, TERN_BUSY,
-                             "the stock has not so many pages now: tern_lease_submit, then "
-                             "tern_lease_wait; higher marks make that rare");
+                             "the stock has too few pages now: call tern_lease_submit, then "
+                             "tern_lease_wait; higher marks make this rare");
         pages += need;
         runs += need > 0;
     }
@@ -320,9 +322,9 @@ static enum tern_err state_stands(struct tern_lease *l, uint32_t at, uint64_t st
         return TERN_OK;
     snprintf(text, sizeof text,
              "step %" PRIu64
-             " was submitted since the session was extended to written %u, or since "
-             "the step that the commit names, and may have overwritten its RECURRENT state: extend "
-             "it to what is written now, and commit that before the next tern_lease_submit",
+             " was submitted after the session was extended to written %u, or after the step that "
+             "the commit names, and may have overwritten its RECURRENT state: extend the session "
+             "to its written length, and commit that before the next tern_lease_submit",
              l->dispatched, l->slot[at].written);
     return set_error(l->t, TERN_CONFLICT, text);
 }
@@ -336,12 +338,12 @@ enum tern_err tern_lease_commit(struct tern_lease *l, uint32_t at, uint32_t dept
     TRY(slot_of(l, at, &s));
     TRY(check_step(l->t, step));
     if (l->cold[at].commits)
-        return set_error(l->t, TERN_BUSY,
-                         "a commit of this session is under way: take its answer by "
-                         "tern_lease_told first");
+        return set_error(
+            l->t, TERN_BUSY,
+            "a commit of this session is under way: receive its answer by tern_lease_told first");
     if (l->cold[at].rewinds > 0)
         return set_error(l->t, TERN_BUSY,
-                         "a rewind of this session is not answered yet: tern_lease_submit and "
+                         "a rewind of this session is not answered yet: call tern_lease_submit and "
                          "tern_lease_wait, then commit");
     state = l->has_state && depth == s->written;
     if (state)

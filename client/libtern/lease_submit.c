@@ -22,8 +22,8 @@ static enum tern_err check_marks(struct tern *t, const struct tern_layout *layou
         if (leased != (marks[g].high > 0) || marks[g].low > marks[g].high ||
             marks[g].high > LEASE_STEP_PAGES)
             return set_error(t, TERN_INVALID,
-                             "the marks of a group are low <= high, high from 1 to 4096; those of "
-                             "a RECURRENT group are 0");
+                             "the marks of a group must be low <= high, with high from 1 to 4096; "
+                             "those of a RECURRENT group must be 0");
     }
     return TERN_OK;
 }
@@ -139,8 +139,8 @@ enum tern_err tern_lease_begin(struct tern *t, uint64_t pool, const struct tern_
     if (!t->sender && sender_start(&t->socket, &t->sender) != TERN_OK) {
         lease_free(l);
         return set_error(t, TERN_INTERNAL,
-                         "the thread that sends for the lease cannot be begun: look at the limits "
-                         "of this process (ulimit -u, ulimit -v)");
+                         "the lease's sending thread cannot be started: check the limits of this "
+                         "process (ulimit -u, ulimit -v)");
     }
     l->next = t->leases;
     t->leases = l;
@@ -167,11 +167,11 @@ static enum tern_err commits_told(struct tern_lease *l, uint64_t step)
         if (l->cold[i].commits && l->cold[i].commit_step < step)
             return set_error(l->t, TERN_BUSY,
                              l->cold[i].commit_step == 0
-                                 ? "a commit hands over the RECURRENT page of a session, and its "
-                                   "answer names the next one: tern_lease_wait, tern_lease_told, "
-                                   "copy, and submit again"
-                                 : "the table of a session may change by a commit whose step is "
-                                   "before this one: tern_lease_wait, then tern_lease_told");
+                                 ? "a commit publishes the RECURRENT page of a session, and its "
+                                   "answer names the next one: call tern_lease_wait and "
+                                   "tern_lease_told, copy, and submit again"
+                                 : "a commit of an earlier step may change a session's table: call "
+                                   "tern_lease_wait, then tern_lease_told");
     return TERN_OK;
 }
 
@@ -259,8 +259,8 @@ static enum tern_err send_step(struct tern_lease *l)
         return TERN_OK;
     if (next > LEASE_STEPS_MAX)
         return set_error(l->t, TERN_BUSY,
-                         "as many Steps as may be are not answered yet: nothing is lost, submit "
-                         "again with the next one, or tern_lease_wait");
+                         "the maximum number of Steps is unanswered: nothing is lost, submit again "
+                         "with the next one, or call tern_lease_wait");
     TRY(async_room_left(l->t, l->bytes, &o));
     quick_put(&o.body, &q);
     p = async_leave(l->t, &o, FRAME_STEP);

@@ -60,13 +60,13 @@ static enum tern_err check_slot(struct tern *t, const struct tern_lease *l, uint
 
     if (l->slot[at].state == LEASE_SLOT_LEAVING && is_gathered(l, at))
         return set_error(t, TERN_BUSY,
-                         "the session has left its lease, but the daemon was not told all of it: "
+                         "the session has left its lease with operations that were not sent: call "
                          "tern_lease_submit first");
     if (l->slot[at].state == LEASE_SLOT_LEAVING)
         return TERN_OK;
     snprintf(text, sizeof text,
-             "session 0x%" PRIx64 " is in a lease, as number %u: use the calls of the lease on it, "
-             "or tern_lease_remove and tern_lease_submit first",
+             "session 0x%" PRIx64 " is in a lease, as number %u: use the lease's calls for it, or "
+             "call tern_lease_remove and tern_lease_submit first",
              l->slot[at].session, at);
     return set_error(t, TERN_CONFLICT, text);
 }

@@ -233,7 +233,8 @@ static enum tern_err map_region(struct tern *t, int fd, const Tern__Wire__PoolMa
     err = map_shared(fd, reply->offset, reply->bytes, &pool->base);
     if (err != TERN_OK)
         set_error(t, err,
-                  "the pool's region could not be mapped (address space, or a daemon that lies)");
+                  "the pool's region could not be mapped (address space, or a wrong answer of the "
+                  "daemon)");
     return err;
 }
 
@@ -247,7 +248,7 @@ static enum tern_err map_sums(struct tern *t, int fd, const Tern__Wire__BroughtS
                             : TERN_MALFORMED;
 
     if (err != TERN_OK)
-        return set_error(t, err, "the place for checksums could not be mapped");
+        return set_error(t, err, "the memory for checksums could not be mapped");
     err = brought_begin(pool, at, map);
     if (err != TERN_OK)
         munmap(map, range.bytes);
@@ -408,8 +409,9 @@ static enum tern_err step_goes_back(struct tern *t, uint64_t step)
     char text[QUICK_TEXT_MAX];
 
     snprintf(text, sizeof(text),
-             "step %" PRIu64 " was asked for, but this rank has published step %" PRIu64
-             " already: publish that one or a later one",
+             "step %" PRIu64
+             " cannot be published, because this rank has already published step %" PRIu64
+             ": publish that one or a later one",
              step, t->last_step);
     return set_error(t, TERN_INVALID, text);
 }
@@ -418,9 +420,9 @@ static enum tern_err step_goes_back(struct tern *t, uint64_t step)
 static enum tern_err check_done(struct tern *t, uint64_t step)
 {
     if (t->member != MEMBER_RANK)
-        return set_error(t, TERN_DENIED, "a pure scheduler is no rank and has no step of its own");
+        return set_error(t, TERN_DENIED, "a pure scheduler has no rank, and no step of its own");
     if (step == TERN_STEP_NONE)
-        return set_error(t, TERN_INVALID, "TERN_STEP_NONE is no step that a rank can have done");
+        return set_error(t, TERN_INVALID, "a rank cannot publish TERN_STEP_NONE");
     return step < t->last_step ? step_goes_back(t, step) : TERN_OK;
 }
 
@@ -432,7 +434,7 @@ enum tern_err tern_done_step(struct tern_pool *p, uint64_t step)
     TRY(check_done(t, step));
     if (steps_in_stream(t, p->control))
         return set_error(t, TERN_CONFLICT,
-                         "an earlier step is in a stream and not done: put this one into a stream, "
+                         "an earlier step in a stream is not done: put this step into a stream, "
                          "too, or wait for that one");
     t->text[0] = '\0';
     t->last_step = step;
@@ -448,8 +450,9 @@ enum tern_err tern_checksums_on_stream(struct tern_pool *p, const struct tern_ch
 
     TRY(check_done(t, of->step));
     if (of->step == t->last_step)
-        return set_error(t, TERN_INVALID,
-                         "the step is done, or in a stream: ask for its checksums before that");
+        return set_error(
+            t, TERN_INVALID,
+            "the step is already done or in a stream: request its checksums before that");
     TRY(brought_put(p, of, cu_stream));
     t->text[0] = '\0';
     return TERN_OK;

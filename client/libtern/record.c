@@ -44,7 +44,8 @@ enum tern_err tern_records_map(struct tern *t, uint32_t deadline_ms, struct tern
     close(fds.v[0]);
     if (err != TERN_OK) {
         set_error(t, err,
-                  "the record memory could not be mapped (address space, or a daemon that lies)");
+                  "the record memory could not be mapped (address space, or a wrong answer of the "
+                  "daemon)");
         goto out_free;
     }
     m->owner = t;
@@ -536,7 +537,7 @@ enum tern_err tern_records_rollback(struct tern_records *m, tern_session turn,
 
     TRY(check_step(m->owner, step));
     if (n && !tokens)
-        return set_error(m->owner, TERN_INVALID, "a token list that points nowhere");
+        return set_error(m->owner, TERN_INVALID, "a token list is NULL");
     TRY(prepare(m, turn, &(struct plan){.rollback = true, .length = n}, deadline_ns, &at));
     fill(&at.before, tokens);
     return rollback(m, turn, step, deadline_ns, ret);

@@ -8,13 +8,12 @@
 #include "base/check.h"
 #include "base/err.h"
 
-static const char lost_text[] =
-    "the daemon ended the connection (its log says why): tern_destroy, then "
-    "connect again";
+static const char lost_text[] = "the daemon closed the connection (its log has the cause): call "
+                                "tern_destroy, then connect again";
 
 static const char unheard_text[] =
-    "no answer came within the deadline, and the request may have taken effect: repeat it where "
-    "that is allowed; of a session tern_recover tells the lengths and the whole table";
+    "the request timed out, and may have taken effect: repeat it where that is allowed; for a "
+    "session, tern_recover returns the lengths and the whole table";
 
 enum tern_err set_error(struct tern *t, enum tern_err err, const char *text)
 {
@@ -40,7 +39,7 @@ enum tern_err set_error_numbers(struct tern *t, enum tern_err err, const char *t
 enum tern_err not_an_answer(struct tern *t, enum tern_err err)
 {
     client_socket_lose(&t->socket);
-    return set_error(t, err, "the daemon sent what is no answer: the connection is closed");
+    return set_error(t, err, "the daemon sent an invalid answer: the connection is closed");
 }
 
 uint64_t new_id(struct tern *t, uint32_t slot)
@@ -53,8 +52,8 @@ static enum tern_err too_large(struct tern *t, size_t bytes)
     char text[QUICK_TEXT_MAX];
 
     snprintf(text, sizeof(text),
-             "larger than one request can be: it would have %zu bytes, of %u at most: split the "
-             "step, or match a part and extend by the rest",
+             "the request would have %zu bytes, and at most %u are allowed: split the step, or "
+             "match a part and extend by the rest",
              bytes, t->socket.body_max);
     return set_error(t, TERN_INVALID, text);
 }

@@ -111,7 +111,7 @@ enum tern_err tern_peek_depths(struct tern *t, uint64_t pool, const struct tern_
     TRY(check_tokens(t, tokens));
     TRY(put_namespace(t, ns, &wire_ns));
     if (tokens->base != 0)
-        return set_error(t, TERN_INVALID, "a peek takes a whole token list: base is 0");
+        return set_error(t, TERN_INVALID, "a peek needs the whole token list, with base 0");
     m.has_pool = 1;
     m.pool = pool;
     m.ns = &wire_ns;
@@ -166,8 +166,8 @@ static enum tern_err not_published(struct tern *t, enum tern_err err, uint64_t s
 
     if (err == TERN_TIMED_OUT)
         snprintf(text, sizeof(text),
-                 "step %" PRIu64 " has not been published by every rank yet (tern_done_step; "
-                 "`ternctl engines` shows the rank that lags)",
+                 "not every rank has published step %" PRIu64
+                 " yet (tern_done_step; `ternctl engines` shows the rank that lags)",
                  step);
     else
         snprintf(text, sizeof(text), "waiting for step %" PRIu64 ": %.200s", step, t->text);

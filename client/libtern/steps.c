@@ -105,11 +105,10 @@ static enum tern_err no_driver(struct tern *t, const char *why)
 {
     char text[QUICK_TEXT_MAX];
 
-    snprintf(
-        text, sizeof text,
-        "a step goes into a stream by CUDA's driver: %s; or call tern_done_step when the device "
-        "is done",
-        why);
+    snprintf(text, sizeof text,
+             "a step in a stream needs CUDA's driver: %s; or call tern_done_step when the device "
+             "is done",
+             why);
     return set_error(t, TERN_UNSUPPORTED, text);
 }
 
@@ -130,7 +129,7 @@ static enum tern_err begin(struct tern *t)
         goto out_free;
     }
     if (s->driver.init(0) != CUDA_SUCCESS) {
-        err = no_driver(t, "it shows this process no GPU (look at CUDA_VISIBLE_DEVICES)");
+        err = no_driver(t, "the driver shows this process no GPU (check CUDA_VISIBLE_DEVICES)");
         goto out_close;
     }
     t->by_stream = s;
@@ -154,11 +153,11 @@ static enum tern_err context_suits(struct tern *t)
         return call_failed(t, "cuCtxGetCurrent", result);
     if (!current)
         return set_error(t, TERN_INVALID,
-                         "this thread has no CUDA context: set that of the stream first");
+                         "this thread has no CUDA context: set the stream's context first");
     if (s->behind && current != s->context)
         return set_error(t, TERN_INVALID,
                          "this thread has another CUDA context than at the first step in a stream: "
-                         "all steps of a rank go by streams of one context");
+                         "all steps of a rank must use streams of one context");
     if (s->behind)
         return TERN_OK;
     result = s->driver.event_create(&s->behind, CU_EVENT_DISABLE_TIMING);
@@ -317,7 +316,7 @@ static enum tern_err stream_suits(struct tern *t, CUstream stream)
         return call_failed(t, "cuStreamIsCapturing", result);
     if (status != CU_STREAM_CAPTURE_STATUS_NONE)
         return set_error(t, TERN_INVALID,
-                         "the stream is being captured: put the step behind the graph's launch");
+                         "the stream is being captured: put the step after the graph's launch");
     return TERN_OK;
 }
 
@@ -332,8 +331,8 @@ static enum tern_err keep_order(struct tern_pool *p, CUstream stream)
         return TERN_OK;
     if (s->unmarked)
         return set_error(t, TERN_INTERNAL,
-                         "the driver failed behind the step before, which is in a stream yet: wait "
-                         "for that stream first");
+                         "the driver failed after the previous step, which is still in a stream: "
+                         "wait for that stream first");
     result = s->driver.stream_wait_event(stream, s->behind, 0);
     return result == CUDA_SUCCESS ? TERN_OK : call_failed(t, "cuStreamWaitEvent", result);
 }
@@ -355,7 +354,7 @@ static enum tern_err put_late(struct tern_pool *p, uint64_t step, CUstream strea
 
     if (l->step > control_load(p->control, t->rank * CONTROL_RANK_STRIDE))
         return set_error(t, TERN_BUSY,
-                         "256 steps are in streams already: wait until the first of them is done");
+                         "256 steps are already in streams: wait until the first of them is done");
     *l = (struct late){.control = p->control, .rank = t->rank, .bell = t->bell, .step = step};
     result = s->driver.host_call(stream, late_write, l);
     s->nlate++; /* also after an error, since the thread may still use it */

@@ -139,8 +139,8 @@ static void say_refused(const struct lease_op *op, const struct tern_result *r, 
     snprintf(ret, QUICK_TEXT_MAX, "session %u of the lease: its %s is refused%s: %s. Why: %s",
              op->slot, asked, there,
              op->kind == CLIENT_COMMIT ? "it goes on"
-                                       : "tern_lease_remove it by the last step that touches its "
-                                         "pages, and go on from there",
+                                       : "call tern_lease_remove with the last step that touches "
+                                         "its pages, and continue from there",
              why[0] ? why : rule);
 }
 

@@ -128,10 +128,10 @@ static enum tern_err agree(struct tern *t, uint32_t deadline_ms)
  * suffices. */
 static const char *connect_hint(int error)
 {
-    return error == ENOENT         ? ": is ternd running, and is that its tenant's socket?"
-           : error == ECONNREFUSED ? ": nobody listens there any more; is ternd running?"
-           : error == EACCES       ? ": the mode, owner and group of the socket say who may connect"
-                                   : "";
+    return error == ENOENT ? ": check that ternd is running and that this is its tenant's socket"
+           : error == ECONNREFUSED ? ": no process listens there; check that ternd is running"
+           : error == EACCES ? ": the mode, owner and group of the socket decide who may connect"
+                             : "";
 }
 
 /* Keeps errno, which is part of the result. text "": the system's text, or the error table's. */
@@ -237,7 +237,7 @@ enum tern_err tern_join_device(struct tern *t, const char *name, enum tern_role 
                          "an engine needs a name of 1 to TERN_ENGINE_NAME_MAX bytes");
     if (world == 0 || world > TERN_RANKS_MAX || (role != TERN_SCHEDULER && rank >= world))
         return set_error(t, TERN_INVALID,
-                         "world is 1 to TERN_RANKS_MAX (64), and rank is below it");
+                         "world must be 1 to TERN_RANKS_MAX (64), and rank below it");
     if (device && strlen(device) > DEVICE_NAME_MAX)
         return set_error(t, TERN_INVALID, "a device has a name of at most 47 bytes");
     m.name = (char *)(uintptr_t)name;

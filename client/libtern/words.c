@@ -65,13 +65,13 @@ static const char *broken_by_extend(const struct asked *a, const struct tern_res
     uint32_t allocated = a->length ? a->length : r->lengths.allocated;
 
     if (a->written && a->written < r->lengths.written)
-        return "less is written than before: only a rewind takes tokens back; ";
+        return "written is less than before, and only a rewind may reduce it; ";
     if (allocated < r->lengths.allocated)
-        return "less is allocated than before: only a rewind gives pages back; ";
+        return "allocated is less than before, and only a rewind may reduce it; ";
     if (a->written > allocated)
-        return "more is written than allocated: say what is allocated, too; ";
+        return "written is more than allocated: pass allocated, too; ";
     if (a->written > r->tokens + a->appended)
-        return "more is written than there are tokens: append them in this call or before; ";
+        return "written is more than the session's tokens: append tokens in this call or before; ";
     if (allocated > WIRE_SESSION_TOKENS_MAX || a->appended > WIRE_SESSION_TOKENS_MAX - r->tokens)
         return "a session has at most 4,194,304 tokens; ";
     return "";
@@ -81,14 +81,14 @@ static const char *broken_by_extend(const struct asked *a, const struct tern_res
 static const char *broken_by_length(const struct asked *a, const struct tern_result *r)
 {
     if (a->length < r->lengths.committed)
-        return "that is below what is committed, which stays; ";
+        return "the length is below the committed length, which cannot shrink; ";
     if (a->length > r->lengths.allocated)
-        return "that is more than is allocated; ";
+        return "the length is above the allocated length; ";
     if (a->kind == CLIENT_COMMIT && a->length > r->lengths.written)
-        return "that is more than is written: say with tern_extend what is written; ";
+        return "the length is above the written length: raise that by tern_extend; ";
     if (a->kind == CLIENT_REWIND || a->kind == CLIENT_FINISH)
-        return "it is retracted, or no turn has begun, or no STATE is there to go on from that "
-               "length; ";
+        return "the session is retracted, or no turn has begun, or it has no STATE to resume from "
+               "that length; ";
     return "";
 }
 
@@ -132,10 +132,10 @@ static void refused_lengths(const struct asked *a, const struct tern_result *r, 
  * the group and not for all groups of the request, which share the pool's memory. */
 static void refused_pages(const struct asked *a, const struct tern_shortage *s, char *ret)
 {
-    char wait[80] = "no step will bring more: finish, abort or retract a session";
+    char wait[80] = "no step will free more: finish, abort or retract a session";
 
     if (s->until_step)
-        snprintf(wait, sizeof(wait), "repeat it when all ranks have passed step %" PRIu64,
+        snprintf(wait, sizeof(wait), "retry when all ranks have passed step %" PRIu64,
                  s->until_step);
     snprintf(ret, QUICK_TEXT_MAX,
              "%s: group %u needs %u pages, and %u are free, %u evictable and %u retiring%s; %s",
@@ -149,8 +149,8 @@ static void refused_pages(const struct asked *a, const struct tern_shortage *s, 
 static void refused_for_ever(const struct asked *a, const struct tern_shortage *s, char *ret)
 {
     snprintf(ret, QUICK_TEXT_MAX,
-             "%s never fits: group %u needs %u pages at once, and would have %u if nobody else had "
-             "any: ask for less, or open a larger pool",
+             "%s can never fit: group %u needs %u pages at once, and could have %u if nobody else "
+             "used any: ask for less, or open a larger pool",
              names[a->kind], s->group, s->needed, s->free);
 }
 
@@ -232,7 +232,7 @@ enum tern_err said(struct tern *t, const struct asked *a, const struct tern_resu
     else if (r->err == TERN_INVALID && r->handed > 0)
         snprintf(t->text, QUICK_TEXT_MAX,
                  "the ticket was handed over with %u tokens, and the session's list has %u: Match "
-                 "with just those",
+                 "with exactly the ticket's tokens",
                  r->handed, r->tokens);
     else if (r->err == TERN_TIMED_OUT && a->kind == ASKED_FETCH)
         say_how_far(r, t->text);

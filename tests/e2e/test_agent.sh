@@ -179,8 +179,8 @@ PY
     drawn "$DIR/hostile"
     grep -qF "\"'><script>x open 12.3 k" "$DIR/drawn" || fail "a session: $(cat "$DIR/drawn")"
     grep -q "^transfers: .*in from p t wire - 1.0 KiB of 2.0 KiB" "$DIR/drawn" || fail "a transfer: $(cat "$DIR/drawn")"
-    grep -q "^sessions: .*There are more" "$DIR/drawn" || fail "more sessions: $(cat "$DIR/drawn")"
-    grep -q "^alarms: .*quota_reached <i>t</i> 1 min too much ask for less There are more" "$DIR/drawn" || fail "an alarm: $(cat "$DIR/drawn")"
+    grep -q "^sessions: .*More rows exist" "$DIR/drawn" || fail "more sessions: $(cat "$DIR/drawn")"
+    grep -q "^alarms: .*quota_reached <i>t</i> 1 min too much ask for less More rows exist" "$DIR/drawn" || fail "an alarm: $(cat "$DIR/drawn")"
     echo '{"agent":{"up":false,"state":"timed_out"}}' >"$DIR/lost"
     drawn "$DIR/lost"
     grep -q "^state: The daemon does not answer: timed_out" "$DIR/drawn" || fail "a daemon that is gone: $(cat "$DIR/drawn")"
@@ -196,13 +196,13 @@ says 405 "only GET" "$DECODE_URL/metrics" -X DELETE
 says 413 "no request" "$DECODE_URL/metrics" -X GET -d x
 for host in evil.example "evil.example:${DECODE_URL##*:}" 192.0.2.1; do # a page whose name resolves to this host
     for path in / /state.json /metrics /healthz; do
-        says 421 "tern-agent is not called that" "$DECODE_URL$path" -H "Host: $host"
+        says 421 "the Host of the request is not tern-agent's" "$DECODE_URL$path" -H "Host: $host"
     done
 done
 says 200 ok "$DECODE_URL/healthz" -H "Host: localhost"
 agent_run named --socket "$DIR/decode/admin.sock" --host metrics.example
 says 200 ok "$URL/healthz" -H "Host: metrics.example:7003"
-says 421 "tern-agent is not called that" "$URL/healthz" -H "Host: evil.example"
+says 421 "the Host of the request is not tern-agent's" "$URL/healthz" -H "Host: evil.example"
 "$AGENT" --host -x 2>"$DIR/err" && fail "a name that is an option"
 grep -q "a host has a name of" "$DIR/err" || fail "--host: $(cat "$DIR/err")"
 get "$DECODE_URL/healthz" -I

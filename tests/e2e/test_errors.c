@@ -350,7 +350,7 @@ TEST(a_refusal_names_what_is_wrong)
             tern_pool_open(e.tern, &layout, 0, &other, NULL));
     refused("whole token list", tern_peek(e.tern, e.pool, &e.ns, &list, 0, &depth));
     assert_err(TERN_TIMED_OUT, tern_wait_published(e.tern, 123456, 10));
-    assert_non_null(strstr(tern_error_text(e.tern), "step 123456 has not been published"));
+    assert_non_null(strstr(tern_error_text(e.tern), "not every rank has published step 123456"));
 }
 
 /* Whatever is wrong with the second group, the text has its name, or its number if it has no

@@ -73,7 +73,7 @@ def test_many_requests_from_one_loop(daemons: tuple[Daemon, Daemon]) -> None:
             assert (stored.kind, stored.depth, stored.lost) == ("stored", PAGE, 0)
             assert (stored.tokens, stored.keys) == (tuple(range(PAGE)), ())
             await changes.aclose()
-            with pytest.raises(tern.Quota, match="tern_extend never fits"):
+            with pytest.raises(tern.Quota, match="tern_extend can never fit"):
                 batch.extend(sessions[0], allocated=1000 * PAGE)
                 op = (await aio.run(batch))[0]
                 assert op.error

@@ -93,7 +93,7 @@ def test_recurrent_state_is_copied_before_it_goes_on(engine: tern.Engine) -> Non
         batch = engine.batch()
         for length in (18, 19):
             batch.rewind(s, length, step=step)
-        assert all("no STATE is there to go on from that length" in str(op.error) for op in batch.run())
+        assert all("no STATE to resume from that length" in str(op.error) for op in batch.run())
         s.rewind(20, step=step)
         s.finish(18, step=step)  # returns to the committed length, whose state the tree has
         assert (s.committed, s.written, s.tokens) == (16, 16, 18)
@@ -269,7 +269,7 @@ def test_exhausted_has_the_numbers(engine: tern.Engine) -> None:
     pool = engine.open_pool([KV], bytes=POOL)
     with pool.session(ns("full")) as s:
         s.match(())
-        with pytest.raises(tern.Quota, match="never fits: group 'kv' needs 1000 pages at once, and would have") as never:
+        with pytest.raises(tern.Quota, match="can never fit: group 'kv' needs 1000 pages at once, and could have") as never:
             s.extend(allocated=1000 * PAGE)
         shortage = never.value.shortage
         assert (shortage.group, shortage.needed) == ("kv", 1000) and 0 < shortage.free < 1000
@@ -296,23 +296,23 @@ def test_refusals_are_typed_and_say_why(engine: tern.Engine) -> None:
         with pytest.raises(tern.Invalid, match="depth 30 is no multiple of 16: use 16 or 32") as why:
             s.commit(30, step=tern.STEP_NONE)
         assert why.value.align == 16
-        with pytest.raises(tern.Invalid, match="rewind with length 41 is refused: that is more than is allocated"):
+        with pytest.raises(tern.Invalid, match="rewind with length 41 is refused: the length is above the allocated length"):
             s.rewind(41, step=tern.STEP_NONE)
-        with pytest.raises(tern.Invalid, match="more than is allocated; the session has committed 0, written 40"):
+        with pytest.raises(tern.Invalid, match="above the allocated length; the session has committed 0, written 40"):
             s.finish(5000, step=tern.STEP_NONE)
-        with pytest.raises(tern.Invalid, match="more is written than there are tokens: append them"):
+        with pytest.raises(tern.Invalid, match="written is more than the session's tokens: append tokens"):
             s.extend(append=[40], written=42, allocated=48)
-        with pytest.raises(tern.Invalid, match="more is written than allocated"):
+        with pytest.raises(tern.Invalid, match="written is more than allocated"):
             s.extend(append=[40], written=41)
-        with pytest.raises(tern.Invalid, match="less is written than before: only a rewind"):
+        with pytest.raises(tern.Invalid, match="written is less than before, and only a rewind"):
             s.extend(written=39)
-        with pytest.raises(tern.Invalid, match="less is allocated than before: only a rewind"):
+        with pytest.raises(tern.Invalid, match="allocated is less than before, and only a rewind"):
             s.extend(allocated=39)
         s.extend(allocated=48)
-        with pytest.raises(tern.Invalid, match="more than is written: say with tern_extend"):
+        with pytest.raises(tern.Invalid, match="above the written length: raise that by tern_extend"):
             s.commit(48, step=tern.STEP_NONE)
         s.commit(32, step=tern.STEP_NONE)
-        with pytest.raises(tern.Invalid, match="below what is committed, which stays"):
+        with pytest.raises(tern.Invalid, match="below the committed length, which cannot shrink"):
             s.rewind(31, step=tern.STEP_NONE)
         s.abort(step=tern.STEP_NONE)
         assert s.tokens == 0 and len(s.table("kv")) == 0  # no turn has finished, so no tokens are kept

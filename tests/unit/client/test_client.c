@@ -103,8 +103,8 @@ TEST(connect_nobody_listens_peer_lost)
     assert_err(TERN_DAEMON_LOST, tern_connect("/tmp/tern-nobody-listens.sock", 100, &t));
     assert_int_equal(errno, ENOENT);
     assert_string_equal(tern_error_text(NULL),
-                        "No such file or directory: is ternd running, and is "
-                        "that its tenant's socket?");
+                        "No such file or directory: check that ternd is running "
+                        "and that this is its tenant's socket");
     memset(path, 'x', sizeof(path));
     path[sizeof(path) - 1] = '\0';
     assert_err(TERN_INVALID, tern_connect(path, 100, &t));
@@ -547,7 +547,7 @@ TEST(fetch_deadline_passes_cancelled_and_forgotten)
 
     start(serve_fetch_never_answered, &cancelled);
     assert_err(TERN_TIMED_OUT, tern_fetch(t, 5, "source", 0, 0, TERN_STEP_NONE, 30, &r));
-    assert_non_null(strstr(tern_error_text(t), "tern_recover tells"));
+    assert_non_null(strstr(tern_error_text(t), "tern_recover returns"));
     assert_ok(tern_ping(t, 2000)); /* drops both late answers on the way */
     assert_int_equal(atomic_load(&cancelled), 1);
 }
@@ -583,7 +583,7 @@ TEST(fetch_deadline_nears_cancelled_and_what_came_is_told)
 
     start(serve_fetch_cancelled, NULL);
     assert_err(TERN_TIMED_OUT, tern_fetch(t, 5, "source", 0, 0, TERN_STEP_NONE, 1600, &r));
-    assert_non_null(strstr(tern_error_text(t), "the result tells it"));
+    assert_non_null(strstr(tern_error_text(t), "the result names them"));
     assert_err(TERN_TIMED_OUT, r.err);
     assert_told_lengths(&r, 64, 64, 64);
     assert_int_equal(r.tokens, 100);
@@ -1001,7 +1001,7 @@ TEST(operation_that_is_refused_says_why_with_the_numbers)
     assert_non_null(strstr(tern_error_text(t), "needs 3 pages"));
     assert_non_null(strstr(tern_error_text(t), "passed step 1099511627776"));
     assert_err(TERN_POOL_EXHAUSTED, tern_extend(t, 5, NULL, 5, 6, 2000, &r)); /* names no step */
-    assert_non_null(strstr(tern_error_text(t), "no step will bring more"));
+    assert_non_null(strstr(tern_error_text(t), "no step will free more"));
     assert_non_null(strstr(tern_error_text(t), "in memory that the request's other groups need"));
     assert_err(TERN_INVALID, tern_extend(t, 6, NULL, 6, 7, 2000, &r));
     assert_non_null(

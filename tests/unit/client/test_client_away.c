@@ -113,7 +113,7 @@ static void assert_recovered(const struct tern_result *r, uint32_t tag)
 
 #define NO_ROOM                                                                                    \
     "tern_recover: group 1 needs 2 pages, and 3 are free, 4 evictable and 5 retiring, in memory "  \
-    "that the request's other groups need, too; repeat it when all ranks have passed step 6"
+    "that the request's other groups need, too; retry when all ranks have passed step 6"
 
 /* Answers Recovers in reverse order when a Ping comes; session 13 is refused. */
 static void serve_recover(struct fake *f)
@@ -241,7 +241,7 @@ TEST(recover_deadline_nears_cancelled_and_retracted_as_before)
 
     start(serve_recover_cancelled, NULL);
     assert_err(TERN_TIMED_OUT, tern_recover(t, 5, 1600, &r));
-    assert_non_null(strstr(tern_error_text(t), "retracted as before"));
+    assert_non_null(strstr(tern_error_text(t), "is still retracted"));
     assert_int_equal(r.nruns, 0);
 }
 
