@@ -50,7 +50,7 @@ ends 0 "^tenants\[t1\]: - -> t1: failed, for .*t1.sock: the path exists and is n
 ends 0 "^0 done; 0 need a restart; 1 failed$" ctl prefill reload # and the peer does not see it
 rmdir "$DIR/prefill/t1.sock"
 mkdir "$DIR/prefill/spill/t1"
-ends 0 "^tenants\[t1\]: - -> t1: failed, for spill.dir has a folder t1, of an earlier tenant" ctl prefill reload
+ends 0 "^tenants\[t1\]: - -> t1: failed, for spill.dir has a folder t1 of an earlier tenant" ctl prefill reload
 rmdir "$DIR/prefill/spill/t1"
 
 # ---- tenants that can join: reported first, then applied
@@ -58,7 +58,7 @@ ends 0 "^tenants\[t1\]: - -> t1: would be done$" ctl prefill reload --dry-run
 ends 0 "^peers\[decode\].tenants: t0 -> t0+t1: would be done$" ctl prefill reload --dry-run
 [[ ! -e $DIR/prefill/t1.sock && $(names status) == "['t0']" ]] || fail "a dry run has let it join"
 put prefill "t0, t1" "$(entry prefill t1)" "$(entry prefill t2)"
-ends 0 "^tenants\[t2\]: - -> t2: needs a restart, for .* which hold (another of this reload) 0 engines" ctl prefill reload --dry-run
+ends 0 "^tenants\[t2\]: - -> t2: needs a restart, for .* which use it up: (another of this reload) 0 engines" ctl prefill reload --dry-run
 for node in prefill decode; do
     put $node "t0, t1" "$(entry $node t1)"
     ends 0 "^2 done; 0 need a restart$" ctl $node reload

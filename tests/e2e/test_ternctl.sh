@@ -49,8 +49,8 @@ json "$S" "j['pools'][0]['snapshot'] == 8 + 3 * 8" # the shared 512 tokens once,
 json "$S" "set(j['errors']) >= {'INVALID', 'GONE', 'POOL_EXHAUSTED', 'BUSY', 'QUOTA', 'INTERNAL'}"
 T=$("$CTL" status)
 grep -q "kv" <<<"$T" || fail "status names no group: $T"
-grep -q "in the clear" <<<"$T" || fail "status does not warn: $T"
-grep -q "level=warn event=insecure_peers reason=.*in the clear" "$DIR/log" || fail "the log does not warn"
+grep -q "without TLS" <<<"$T" || fail "status does not warn: $T"
+grep -q "level=warn event=insecure_peers reason=.*without TLS" "$DIR/log" || fail "the log does not warn"
 RAILS=$(sed -n 's/.*event=rdma rails=\([0-9]*\).*/\1/p' "$DIR/log")
 [[ $(grep -c "event=rail " "$DIR/log") == "${RAILS:-0}" ]] || fail "the log does not show each rail once"
 grep -q "memory 16.0 MiB (memfd) + host 16.0 MiB + records 1.0 MiB, huge pages 0 B" <<<"$T" ||
@@ -188,8 +188,8 @@ json "$TREE" "sum(n['tier'] == 'host' for n in j['tree']) == 8 and sum(n['pages'
 json "$TREE" "[(h['kind'], n['refs']['admin']) for n in j['tree'] for h in n['holders'] if n['id'] == '$FREE_NODE'] == [('admin', 2)]"
 ends 0 "admin x2 [0-9]" "$CTL" tree
 wrong 1 "on the host tier alone\|device" "$CTL" pin "$AWAY_NODE"
-wrong 1 "gone\|stale" "$CTL" pin 7777777700000001
-wrong 2 "'zork' is no node" "$CTL" pin zork
+wrong 1 "no such node" "$CTL" pin 7777777700000001
+wrong 2 "'zork' is not a node" "$CTL" pin zork
 "$CTL" unpin "$FREE_NODE" >/dev/null
 json "$("$CTL" unpin "$FREE_NODE" --json)" "j['refs'] == 0"
 wrong 1 "unpin: " "$CTL" unpin "$FREE_NODE"
