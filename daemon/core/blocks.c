@@ -136,10 +136,7 @@ static enum tern_err blocks_ask(struct core *c, struct actions *out, struct call
     msg->to = r->keys.n;
     msg->each = p->align;
     asks_send(out, a, msg);
-    a->conn = call->req->conn;
-    a->request_id = call->req->request_id;
-    a->trace_id = call->req->trace_id;
-    call->later = true;
+    a->reply = call_later(call);
     return TERN_OK;
 }
 

@@ -61,10 +61,7 @@ enum tern_err request_evict(struct core *c, struct actions *out, struct call *ca
     *e = (struct eviction){.on = 1,
                            .pool = r->pool,
                            .nodes_max = r->nodes ? r->nodes : nodes_now,
-                           .conn = call->req->conn,
-                           .request_id = call->req->request_id,
-                           .trace_id = call->req->trace_id};
-    call->later = true; /* evictions_flush starts it in this step */
+                           .reply = call_later(call)}; /* evictions_flush starts it in this step */
     return TERN_OK;
 }
 
@@ -82,18 +79,9 @@ bool evictions_flush(struct core *c, struct actions *out)
             all = false;
             continue;
         }
-        if (e->conn != NONE)
-            reply_late(out, (struct reply_to){e->conn, e->request_id, e->trace_id}, OP_EVICT,
-                       TERN_OK, "")
-                ->evict = e->told;
+        if (reply_waits(c, &e->reply))
+            reply_late(out, e->reply, OP_EVICT, TERN_OK, "")->evict = e->told;
         *e = (struct eviction){0};
     }
     return all;
-}
-
-void eviction_conn_closed(struct core *c, uint32_t conn)
-{
-    for (uint32_t i = 0; i < EVICTIONS_MAX; i++)
-        if (c->eviction[i].on && c->eviction[i].conn == conn)
-            c->eviction[i].conn = NONE;
 }

@@ -183,7 +183,7 @@ bool core_pull_view(const struct core *c, uint32_t slot, struct transfer_view *r
     ret->peer = p->link < c->limits.peers ? p->link : NONE;
     ret->ticket = p->ticket.id.gen != 0;
     ret->prefetch = p->prefetch;
-    ret->trace_id = p->trace_id;
+    ret->trace_id = p->reply.trace_id;
     pull_amounts(c, p, ret);
     ret->quarantined_ns = p->quarantined_ns;
     ret->rate = p->rate;

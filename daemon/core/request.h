@@ -452,19 +452,25 @@ struct evicted {
     uint32_t nodes, pages, host_pages;
 };
 
+/* The request that a later step answers, and the generation of its connection, which gets no answer
+ * once it is closed. gen 0: no request waits. */
+struct reply_to {
+    uint32_t conn, gen;
+    uint64_t request_id, trace_id;
+};
+
 /* State that a request leaves with its session, for a late answer or a later request: fields of the
- * core's struct session. When a session is opened, close_conn is NONE and the other fields are 0.
- * - load_*: the FETCH from the host tier, or the RECOVER, to answer; load_conn NONE: none.
+ * core's struct session, all 0 when a session is opened.
+ * - load_*: the FETCH from the host tier, or the RECOVER, to answer.
  * - close_*: the SESSION_CLOSE to answer when its turn has ended; valid while the gate is CLOSING
- * or CLOSED. close_conn: the connection's slot, and its generation in the upper half; NONE: none.
+ * or CLOSED.
  * - turn_step: TURN_END: the last step that may touch the session.
  * - away_step: RETRACT: the last step that may touch the freed pages.
  * - tail_step: FETCH from the host tier: the last step that may touch the replaced pages. */
 #define SESSION_KEEPS                                                                              \
-    uint32_t load_op, load_conn;                                                                   \
-    uint64_t close_conn, close_request, close_trace, close_step;                                   \
-    uint64_t load_request, load_trace;                                                             \
-    uint64_t away_step, turn_step, tail_step;
+    struct reply_to load_reply, close_reply;                                                       \
+    uint64_t close_step, away_step, turn_step, tail_step;                                          \
+    uint32_t load_op;
 
 struct request {
     enum op op;

@@ -278,17 +278,9 @@ static void conn_closed(struct core *c, uint32_t conn)
 {
     if (conn >= c->limits.conns || !conn_at(c, conn)->open)
         return;
-    c->visits += c->pulls_active.n + c->away.n + c->disk_stores.n + c->checks.n + c->nspreading;
     wait_end(c, conn_at(c, conn)); /* while the engine is known */
     engine_conn_closed(c, conn);
-    pull_conn_closed(c, conn);
-    ask_conn_closed(c, conn);
-    load_conn_closed(c, conn);
-    disk_conn_closed(c, conn);
     session_turns_lost(c, conn);
-    record_conn_closed(c, conn);
-    reset_conn_closed(c, conn);
-    eviction_conn_closed(c, conn);
 }
 
 static void link_event(struct core *c, const struct event *ev)

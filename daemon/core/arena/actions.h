@@ -15,11 +15,13 @@ struct runs_wanted {
 };
 bool refs_fit(const struct actions *out, struct runs_wanted wanted);
 
-/* The request that a later step answers. */
-struct reply_to {
-    uint32_t conn;
-    uint64_t request_id, trace_id;
-};
+/* Returns true if a request waits for the answer, on a connection that is still open. */
+static inline bool reply_waits(const struct core *c, const struct reply_to *to)
+{
+    const struct conn *cn = conn_at(c, to->conn);
+
+    return cn->open && cn->gen == to->gen;
+}
 /* Adds an otherwise empty answer to that request. There must be room; `text` is static. */
 struct reply *reply_late(struct actions *out, struct reply_to to, enum op op, enum tern_err err,
                          const char *text);

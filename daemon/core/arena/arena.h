@@ -349,10 +349,10 @@ struct turn_record { /* see memory/record_pages.h */
     uint32_t session;          /* its session; NONE: LEAVING or HELD */
     uint32_t turn_gen;         /* the turn that prepared it */
     uint32_t pages;            /* pages of all its sections */
-    uint32_t conn;             /* CHECKING, LEAVING: connection to answer; NONE: none */
     struct list_links in_list; /* KEPT: its session's list; HELD: its engine's; CHECKING, LEAVING:
                                   `checks`. `next` also: a free record */
-    uint64_t request_id, trace_id, step;
+    struct reply_to reply;     /* CHECKING, LEAVING */
+    uint64_t step;
     struct list_hash hash; /* KEPT: hash of the token list up to its length */
     struct record_body body;
 };
@@ -409,7 +409,7 @@ struct conn {
     struct list turns;     /* sessions whose turn in flight began on this connection */
     uint32_t engine, seat; /* seat: index in engine.procs; engine NONE: not joined */
     uint64_t wait_step;    /* step that it waits for; 0: none */
-    uint64_t wait_request, wait_trace;
+    struct reply_to wait;
 };
 
 struct reset { /* see session/resets.c */
@@ -417,10 +417,9 @@ struct reset { /* see session/resets.c */
     struct namespace_id ns;
     uint64_t id;
     uint64_t origin, number; /* incarnation where it began; its sequence number there */
-    uint32_t conn;           /* connection of the engine that waits for the answer; NONE */
+    struct reply_to reply;
     uint32_t link; /* link of the peer that sent the reset and waits for an answer; NONE */
-    uint64_t request_id, trace_id;
-    uint32_t nodes;
+    uint32_t nodes, zero;
     uint32_t own;      /* 1: it began on this daemon */
     uint32_t due;      /* 1: the peers that have it or are connected have changed: reset_spread */
     uint32_t hops;     /* distance from the origin to the peer that sent it */
@@ -477,8 +476,8 @@ struct tenant {
 };
 
 struct eviction {      /* see evictions.c */
-    uint32_t on, conn; /* conn NONE: none waits for the answer */
-    uint64_t request_id, trace_id;
+    uint32_t on, zero;
+    struct reply_to reply;
     struct pool_id pool; /* {NONE, 0}: all pools */
     uint32_t nodes_max;
     struct evicted told;

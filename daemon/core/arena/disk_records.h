@@ -84,8 +84,8 @@ struct disk_store { /* see disk/stores.h */
     struct list_links in_list;
     struct session_id session; /* its session; {0, 0}: none */
     uint32_t before;           /* the session's disk_stored before it (D1) */
-    uint32_t conn;             /* connection to answer; NONE */
-    uint64_t request_id, trace_id, written;
+    struct reply_to reply;
+    uint64_t written;
     uint64_t after_ns; /* DUE: it pins nothing before this time */
     uint64_t since_ns; /* when it began */
     uint32_t keeps;    /* DUE: 1: the last copy of its node is kept for it */

@@ -44,7 +44,6 @@ struct pull { /* a transfer in */
     struct list_links active;
     uint32_t session, pool, engine, tenant, link;
     uint32_t holder;          /* whose share it is of */
-    uint32_t conn;            /* NONE: none waits for the answer */
     uint32_t from, to, start; /* tokens offered; depth at the Fetch */
     uint32_t err, busy; /* err: to end with; busy: the cause if that is BUSY, enum pull_busy */
     uint32_t transfer_regions; /* as in its pool */
@@ -89,13 +88,12 @@ struct pull { /* a transfer in */
     uint32_t told_pages; /* pages that the source has named */
     uint32_t handed;     /* the source's `handed` where the length is not the ticket's; else 0 */
     uint32_t said;       /* likewise from struct peer_msg: INVALID: `differs`; others: `busy` */
-    uint32_t wait_above; /* a request waits for more tokens than this; wait_conn NONE: none waits */
-    uint32_t wait_conn;
-    uint64_t wait_request, wait_trace;
+    uint32_t wait_above; /* the request of `wait` waits for more tokens than this */
+    struct reply_to reply, wait;
     uint64_t ask_ns, give_up_ns; /* PUT_OFF: the earliest next request; when it ends as BUSY */
     uint64_t wait_until_ns;      /* from then on it accepts what the source has */
     uint64_t tail_step;          /* the last step that may touch the tail */
-    uint64_t request_id, trace_id, arrived_bytes, deadline_ns, started_ns, quarantined_ns;
+    uint64_t arrived_bytes, deadline_ns, started_ns, quarantined_ns;
     uint64_t asked_bytes, taken_bytes; /* asked: for operators; taken: all its pages */
     struct rate rate;                  /* of arrived_bytes */
     struct transfer_times times;
@@ -111,8 +109,8 @@ struct ask {         /* a question to peers */
     struct list_links active;
     uint32_t tenant, each;
     uint32_t left; /* prefixes that no peer is known to have whole */
-    uint32_t conn; /* of a waiting Blocks request; NONE: a fetch waits */
-    uint64_t request_id, trace_id, until_ns;
+    struct reply_to reply; /* of a Blocks request; gen 0: a fetch waits */
+    uint64_t until_ns;
     uint32_t npeers, answered; /* those that have answered come first, in that order */
     struct asked asked[ASK_PEERS_MAX];
     uint8_t has[BLOCKS_ASKED_MAX]; /* each prefix: which of `asked` first had it whole, from 1 */

@@ -21,15 +21,14 @@ static const char *end_text(enum tern_err err)
     }
 }
 
-static void answer(struct actions *out, const struct disk_store *s, enum tern_err err,
-                   const struct reason *why, uint32_t depth)
+static void answer(const struct core *c, struct actions *out, const struct disk_store *s,
+                   enum tern_err err, const struct reason *why, uint32_t depth)
 {
     struct reply *r;
 
-    if (s->conn == NONE)
+    if (!reply_waits(c, &s->reply))
         return;
-    r = reply_late(out, (struct reply_to){s->conn, s->request_id, s->trace_id}, OP_STORE, err,
-                   end_text(err));
+    r = reply_late(out, s->reply, OP_STORE, err, end_text(err));
     if (why)
         refuse_why(r, err, why);
     r->store.depth = err == TERN_OK ? depth : 0;
@@ -118,7 +117,7 @@ void store_end(struct core *c, struct actions *out, struct disk_store *s, enum t
         t->disk.refused += err == TERN_QUOTA;
         session_told(c, s);
     }
-    answer(out, s, err, why, depth);
+    answer(c, out, s, err, why, depth);
     if (s->chunk != NONE)
         disk_unpin(c, s->chunk);
     disk_store_list_remove(c, &c->disk_stores, slot);

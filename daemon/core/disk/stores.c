@@ -81,7 +81,7 @@ bool disk_store_begin(struct core *c, const struct disk_wanted *w)
     struct disk_store *s;
     uint32_t slot, gen;
 
-    if (w->conn == NONE && (is_there(c, w) || is_wanted_already(c, w)))
+    if (w->reply.gen == 0 && (is_there(c, w) || is_wanted_already(c, w)))
         return true;
     if (share_room(c, SHARE_DISK_STORES, p->tenant) == 0)
         return false;
@@ -99,9 +99,7 @@ bool disk_store_begin(struct core *c, const struct disk_wanted *w)
     s->chunk = s->last = s->file = s->awaits = s->device = s->host = NONE;
     s->session = w->session;
     s->before = w->before;
-    s->conn = w->conn;
-    s->request_id = w->request_id;
-    s->trace_id = w->trace_id;
+    s->reply = w->reply;
     s->written = s->keeps = 0;
     s->since_ns = c->now_ns;
     disk_store_state_move(&s->state, DISK_STORE_DUE);
@@ -139,7 +137,7 @@ static bool due_flush_of(struct core *c, uint32_t tenant)
     while (t->disk_due.n + t->disk_late.n > 0) {
         const bool kept = t->disk_due.n > 0;
         struct disk_wanted w = {
-            .node = kept ? t->disk_due.head : t->disk_late.head, .reason = DISK_COLD, .conn = NONE};
+            .node = kept ? t->disk_due.head : t->disk_late.head, .reason = DISK_COLD};
         const bool begins = share_room(c, SHARE_DISK_STORES, tenant) > 0;
 
         if (!begins && !(kept && store_late(c, node_at(c, w.node)->due_ns)))
@@ -179,18 +177,11 @@ bool disk_gives_way(struct core *c, const struct pool *p)
         if (pool_at(c, s->pool) != p || s->state == DISK_STORE_DUE)
             continue;
         any = true;
-        if (s->state == DISK_STORE_QUEUED && s->conn == NONE && !piece_over(c) &&
+        if (s->state == DISK_STORE_QUEUED && !reply_waits(c, &s->reply) && !piece_over(c) &&
             (p->tiers[TIER_HOST] != NONE || store_late(c, s->since_ns)))
             store_put_off(c, s);
     }
     return any;
-}
-
-void disk_conn_closed(struct core *c, uint32_t conn)
-{
-    for (uint32_t at = c->disk_stores.head; at != NONE; at = disk_store_list_next(c, at))
-        if (disk_store_at(c, at)->conn == conn)
-            disk_store_at(c, at)->conn = NONE;
 }
 
 static bool is_reset(const struct core *c, const struct disk_store *s)
@@ -257,7 +248,7 @@ static bool due_look(struct core *c, struct actions *out, struct disk_store *s)
     store_keep(c, s, false); /* this step pins what it can read */
     s->node = readable(c, wanted);
     if (node_at(c, s->node)->depth == 0 ||
-        (s->node != wanted && (s->conn != NONE || s->reason == DISK_CONTINUED)))
+        (s->node != wanted && (reply_waits(c, &s->reply) || s->reason == DISK_CONTINUED)))
         store_end(c, out, s, TERN_GONE, NULL);
     else
         queue(c, s);
@@ -268,7 +259,7 @@ static bool due_look(struct core *c, struct actions *out, struct disk_store *s)
 static bool begin_alone(struct core *c, uint32_t leaf, enum disk_reason reason)
 {
     const struct pool *p = node_pool(c, node_at(c, leaf));
-    struct disk_wanted w = {.reason = reason, .conn = NONE};
+    struct disk_wanted w = {.reason = reason};
 
     /* A node of the device that others see has none above it that they do not. */
     w.node = readable(c, node_first(c, leaf, node_visible));

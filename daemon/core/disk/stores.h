@@ -11,13 +11,13 @@
 
 #include "core/disk/entries.h"
 
-/* A prefix to store, and the requester. conn NONE: no request waits. session {0, 0}: none. */
+/* A prefix to store, and the requester. reply.gen 0: no request waits. session {0, 0}: none. */
 struct disk_wanted {
     uint32_t node;
     enum disk_reason reason;
     struct session_id session;
-    uint32_t before, conn;
-    uint64_t request_id, trace_id;
+    uint32_t before;
+    struct reply_to reply;
 };
 
 /* Returns true if the pool's tenant has a share of the disk. */
@@ -46,7 +46,6 @@ void disk_store_owe(struct core *c, uint32_t node);
  * yet, unpin for DISK_PUT_OFF_MS if the other tier may take what they read, or if the disk does
  * not. Returns true if stores keep pages of the pool, which become free soon. */
 bool disk_gives_way(struct core *c, const struct pool *p);
-void disk_conn_closed(struct core *c, uint32_t conn);
 /* Does the next work on stores. Returns false if work is left. */
 bool disk_flush(struct core *c, struct actions *out);
 uint64_t disk_deadline(const struct core *c);

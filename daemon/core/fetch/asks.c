@@ -49,7 +49,6 @@ struct ask *asks_open(struct core *c, struct actions *out, struct question of,
     memset(a, 0, sizeof *a);
     a->gen = gen;
     a->tenant = of.tenant;
-    a->conn = NONE;
     a->until_ns = c->now_ns + ASK_MS * NS_PER_MS;
     share_take(c, SHARE_ASKS, of.tenant);
     ask_list_push(c, &c->asks, ask_slot(c, a));
@@ -159,21 +158,11 @@ void ask_link_down(struct core *c, uint32_t link)
             touch(c);
 }
 
-void ask_conn_closed(struct core *c, uint32_t conn)
-{
-    for (uint32_t i = c->asks.head, next; i != NONE; i = next) {
-        next = ask_list_next(c, i);
-        if (ask_at(c, i)->conn == conn)
-            asks_close(c, ask_at(c, i));
-    }
-}
-
 /* Answers with the hosts, and which of them has each block. */
 static void answer(struct core *c, struct actions *out, const struct ask *a)
 {
     struct page_ref *refs = run_add(out, (struct table_run){.n = a->n});
-    struct reply *r = reply_late(out, (struct reply_to){a->conn, a->request_id, a->trace_id},
-                                 OP_BLOCKS, TERN_OK, "");
+    struct reply *r = reply_late(out, a->reply, OP_BLOCKS, TERN_OK, "");
 
     r->runs = out->runs + out->nruns - 1;
     r->nruns = 1;
@@ -193,12 +182,13 @@ bool asks_flush(struct core *c, struct actions *out)
         struct ask *a = ask_at(c, i);
 
         next = ask_list_next(c, i);
-        if (a->conn == NONE || !ask_is_over(c, a))
+        if (a->reply.gen == 0 || (reply_waits(c, &a->reply) && !ask_is_over(c, a)))
             continue;
         if (actions_room(out) == 0 || out->nhosts + a->answered > HOSTS_TOLD_MAX ||
             !refs_fit(out, (struct runs_wanted){.runs = 1, .refs = a->n}))
             return false;
-        answer(c, out, a);
+        if (reply_waits(c, &a->reply))
+            answer(c, out, a);
         asks_close(c, a);
     }
     return true;
@@ -209,7 +199,7 @@ uint64_t ask_deadline(const struct core *c)
     uint64_t first = UINT64_MAX;
 
     for (uint32_t i = c->asks.head; i != NONE; i = ask_list_next(c, i))
-        if (ask_at(c, i)->conn != NONE && ask_at(c, i)->until_ns < first)
+        if (ask_at(c, i)->reply.gen > 0 && ask_at(c, i)->until_ns < first)
             first = ask_at(c, i)->until_ns;
     return first;
 }

@@ -35,7 +35,6 @@ uint32_t ask_best(const struct core *c, struct ask *a, uint32_t above);
 /* A peer's answer to a question. */
 void ask_heard(struct core *c, uint32_t link, const struct peer_msg *m);
 void ask_link_down(struct core *c, uint32_t link);
-void ask_conn_closed(struct core *c, uint32_t conn);
 /* Answers Blocks whose questions are over. Returns false without room. */
 bool asks_flush(struct core *c, struct actions *out);
 uint64_t ask_deadline(const struct core *c);

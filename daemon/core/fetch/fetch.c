@@ -271,7 +271,7 @@ static void fetch_seek(struct core *c, struct actions *out, struct pull *p)
     struct ask *a = asks_open(c, out, (struct question){p->tenant, PEER_ANY, 0}, &msg);
 
     check(next_piece(c, s, (struct tokens_range){0, seek_tokens(a, p, pool->align)}, &piece));
-    msg->trace_id = p->trace_id;
+    msg->trace_id = p->reply.trace_id;
     msg->ns = space_at(c, s->space)->ns;
     msg->layout_hash = pool->layout_hash;
     msg->fields_hash = pool->fields_hash;
@@ -390,26 +390,23 @@ enum tern_err fetch_ticket_fits(const struct core *c, const struct session *s,
 
 struct pull *fetch_begin(struct core *c, struct call *call, uint32_t link)
 {
-    const struct request *req = call->req;
+    const struct req_fetch *r = &call->req->fetch;
     struct session *s = call->session;
     struct pull *p = pull_create(c, call->engine, link);
 
     p->session = session_slot(c, s);
     p->pool = s->pool;
     p->transfer_regions = session_pool(c, s)->transfer_regions;
-    p->conn = req->conn;
+    p->reply = call_later(call);
     p->from = p->start = s->committed;
-    p->at_least = req->fetch.at_least;
-    p->prefetch = req->fetch.prefetch;
+    p->at_least = r->at_least;
+    p->prefetch = r->prefetch;
     p->tail = tail_is_there(c, s);
-    p->tail_step = req->fetch.step;
-    p->request_id = req->request_id;
-    p->trace_id = req->trace_id;
+    p->tail_step = r->step;
     p->started_ns = c->now_ns;
     p->deadline_ns = c->now_ns + c->limits.transfer_deadline_ns;
     s->pull = pull_slot(c, p);
     session_state_move(&s->state, SESSION_FETCHING);
-    call->later = true;
     return p;
 }
 

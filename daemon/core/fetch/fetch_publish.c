@@ -280,10 +280,9 @@ static void answer(struct core *c, struct actions *out, struct pull *p,
     if (p->err == TERN_BUSY && (!text || p->busy != PULL_BUSY_SOURCE))
         text = busy_text(p);
 
-    if (p->conn == NONE)
+    if (!reply_waits(c, &p->reply))
         return;
-    r = reply_late(out, (struct reply_to){p->conn, p->request_id, p->trace_id}, OP_FETCH, p->err,
-                   text ? text : end_text(p->err));
+    r = reply_late(out, p->reply, OP_FETCH, p->err, text ? text : end_text(p->err));
     if (p->err == TERN_INVALID) {
         r->fetch.handed = p->handed;
         r->number[0] = p->said > 0 ? p->said - 1 : 0;

@@ -80,10 +80,10 @@ static uint32_t gained_from(const struct pull *p)
 static struct reply *answer(struct actions *out, struct pull *p, enum tern_err err,
                             const char *text)
 {
-    struct reply_to to = {p->wait_conn, p->wait_request, p->wait_trace};
+    struct reply *r = reply_late(out, p->wait, OP_FETCH_WAIT, err, text);
 
-    p->wait_conn = NONE;
-    return reply_late(out, to, OP_FETCH_WAIT, err, text);
+    p->wait.gen = 0;
+    return r;
 }
 
 enum tern_err fetch_wait(struct core *c, struct actions *out, struct call *call, struct reply *ret)
@@ -109,7 +109,7 @@ enum tern_err fetch_wait(struct core *c, struct actions *out, struct call *call,
         arriving_runs(c, out, p);
         return TERN_OK;
     }
-    if (p->wait_conn != NONE)
+    if (reply_waits(c, &p->wait))
         answer(out, p, TERN_CONFLICT,
                "a later wait for this fetch replaced this one: only one may wait at a time");
     p->wait_above = r->above;
@@ -118,10 +118,7 @@ enum tern_err fetch_wait(struct core *c, struct actions *out, struct call *call,
             fetch_gained_runs(c, out, s, gained_from(p));
         return TERN_OK;
     }
-    p->wait_conn = call->req->conn;
-    p->wait_request = call->req->request_id;
-    p->wait_trace = call->req->trace_id;
-    call->later = true;
+    p->wait = call_later(call);
     return TERN_OK;
 }
 
@@ -131,7 +128,7 @@ bool fetch_wait_tell(struct core *c, struct actions *out, struct pull *p)
     uint32_t first_run = out->nruns;
     struct reply *r;
 
-    if (p->wait_conn == NONE || !s || s->written <= p->wait_above)
+    if (!s || !reply_waits(c, &p->wait) || s->written <= p->wait_above)
         return true;
     if (actions_room(out) == 0 || !runs_fit(c, out, p))
         return false;
@@ -151,7 +148,7 @@ void fetch_wait_end(struct core *c, struct actions *out, struct pull *p)
     const struct session *s = p->session == NONE ? NULL : session_at(c, p->session);
     struct reply *r;
 
-    if (p->wait_conn == NONE)
+    if (!reply_waits(c, &p->wait))
         return;
     r = answer(out, p, s ? TERN_OK : TERN_GONE,
                s ? "" : "the session was closed or aborted, which ended the wait");

@@ -257,7 +257,6 @@ struct turn_record *record_take(struct core *c, struct session *s)
     r->tenant = tenant;
     r->session = session_slot(c, s);
     r->turn_gen = s->turn_gen;
-    r->conn = NONE;
     r->in_list = (struct list_links){.next = NONE, .prev = NONE};
     turn_record_state_move(&r->state, TURN_RECORD_PREPARED);
     s->prepared = slot;

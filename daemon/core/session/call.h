@@ -26,12 +26,21 @@ struct call {
 OP_TABLE(X)
 #undef X
 
+/* A later step answers the request. */
+static inline struct reply_to call_later(struct call *call)
+{
+    call->later = true;
+    return (struct reply_to){.conn = call->req->conn,
+                             .gen = call->conn->gen,
+                             .request_id = call->req->request_id,
+                             .trace_id = call->req->trace_id};
+}
+
 /* Returns the engine of a connection, if it may send requests now. */
 enum tern_err engine_of_conn(const struct core *c, const struct conn *conn,
                              struct engine **ret_engine, struct reply *ret);
 
 /* evictions.c. Continues OP_EVICT's. Returns false if work is left, or an answer had no room. */
 bool evictions_flush(struct core *c, struct actions *out);
-void eviction_conn_closed(struct core *c, uint32_t conn);
 
 #endif

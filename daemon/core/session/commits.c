@@ -437,8 +437,7 @@ static bool begin(struct core *c, struct session *s, uint32_t depth, enum disk_r
     struct disk_wanted w = {.node = disk_node_at(c, (struct disk_cut){s->node, depth}),
                             .reason = reason,
                             .session = {session_slot(c, s), s->gen},
-                            .before = s->disk_stored,
-                            .conn = NONE};
+                            .before = s->disk_stored};
 
     *ret_node = w.node;
     if (w.node == NONE) {
@@ -476,14 +475,10 @@ void session_store_prompt(struct core *c, struct session *s)
 enum tern_err request_store(struct core *c, struct actions *out, struct call *call,
                             struct reply *ret)
 {
-    const struct request *req = call->req;
     struct session *s = call->session;
     const struct pool *p = session_pool(c, s);
-    uint32_t depth = req->store.depth;
-    struct disk_wanted w = {.reason = DISK_COLD,
-                            .conn = req->conn,
-                            .request_id = req->request_id,
-                            .trace_id = req->trace_id};
+    uint32_t depth = call->req->store.depth;
+    struct disk_wanted w = {.reason = DISK_COLD};
 
     (void)out;
     if (c->limits.disk_chunks == 0)
@@ -511,10 +506,11 @@ enum tern_err request_store(struct core *c, struct actions *out, struct call *ca
         return refuse(ret, TERN_INVALID,
                       "the depth is less than one chunk, or no resume point is committed: commit a "
                       "whole chunk first");
-    if (!disk_store_begin(c, &w))
+    if (share_room(c, SHARE_DISK_STORES, p->tenant) == 0)
         return refuse(ret, TERN_BUSY, share_refused(SHARE_DISK_STORES));
     s->disk_cold = 0; /* the caller named the anchor */
-    call->later = true;
+    w.reply = call_later(call);
+    (void)disk_store_begin(c, &w);
     return TERN_OK;
 }
 

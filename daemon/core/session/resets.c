@@ -71,7 +71,7 @@ static void reset_end(struct core *c, struct reset *r, enum reset_state to)
     reset_settled(c, r);
     share_put(c, SHARE_RESETS, r->tenant);
     reset_state_move(&r->state, to);
-    r->conn = r->link = NONE;
+    r->link = NONE;
     r->until_ns = to == RESET_OVER ? c->now_ns : 0;
     c->nspreading--;
     touch(c);
@@ -235,15 +235,12 @@ enum tern_err request_reset(struct core *c, struct actions *out, struct call *ca
                                       .id = hash_mix(c->incarnation, c->resets_begun + 1),
                                       .origin = c->incarnation,
                                       .number = c->resets_begun + 1,
-                                      .conn = req->conn,
-                                      .link = NONE,
-                                      .request_id = req->request_id,
-                                      .trace_id = req->trace_id});
+                                      .link = NONE});
     if (!r)
         return refuse(ret, TERN_BUSY, share_refused(SHARE_RESETS));
     c->resets_begun++;
     r->nodes = c->members == 0 ? ret->namespace_reset.nodes : reset_here(c, tenant, r->ns);
-    call->later = true;
+    r->reply = call_later(call);
     return TERN_OK;
 }
 
@@ -288,9 +285,8 @@ static void told(struct core *c, struct actions *out, uint32_t link, const struc
                              .origin = msg->origin,
                              .number = msg->number,
                              .hops = msg->hops,
-                             .conn = NONE,
                              .link = link,
-                             .trace_id = msg->trace_id};
+                             .reply = {.trace_id = msg->trace_id}};
     struct reset *r = reset_told(c, msg);
     const struct reset *later;
 
@@ -364,13 +360,6 @@ void reset_peer_changed(struct core *c, uint32_t peer)
     }
 }
 
-void reset_conn_closed(struct core *c, uint32_t conn)
-{
-    for (uint32_t i = 0; i < c->limits.resets && c->nspreading > 0; i++)
-        if (reset_at(c, i)->conn == conn)
-            reset_at(c, i)->conn = NONE;
-}
-
 static void tell(struct core *c, struct actions *out, const struct reset *r, uint32_t peer)
 {
     struct action *a = action_add(out, ACT_PEER_SEND);
@@ -381,23 +370,21 @@ static void tell(struct core *c, struct actions *out, const struct reset *r, uin
     a->peer.msg.origin = r->origin;
     a->peer.msg.number = r->number;
     a->peer.msg.hops = r->own || r->hops == UINT32_MAX ? r->hops : r->hops + 1;
-    a->peer.msg.trace_id = r->trace_id;
+    a->peer.msg.trace_id = r->reply.trace_id;
     a->peer.msg.tenant = r->tenant;
     a->peer.msg.ns = r->ns;
     heard_state_move(&heard_of(c, r, peer)->state, HEARD_TOLD);
     touch(c);
 }
 
-static void answer(struct actions *out, struct reset *r, uint32_t unreached)
+static void answer(const struct core *c, struct actions *out, struct reset *r, uint32_t unreached)
 {
-    if (r->conn != NONE) {
-        struct reply *reply =
-            reply_late(out, (struct reply_to){r->conn, r->request_id, r->trace_id},
-                       OP_NAMESPACE_RESET, TERN_OK, "");
+    if (reply_waits(c, &r->reply)) {
+        struct reply *reply = reply_late(out, r->reply, OP_NAMESPACE_RESET, TERN_OK, "");
 
         reply->namespace_reset.nodes = r->nodes;
         reply->namespace_reset.unreached = unreached;
-        r->conn = NONE;
+        r->reply.gen = 0;
     }
     if (r->link != NONE)
         say_done(out, r->link, r->id, unreached ? TERN_PEER_LOST : TERN_OK);
@@ -427,7 +414,7 @@ static bool spread(struct core *c, struct actions *out, struct reset *r)
         return true;
     if (actions_room(out) < 2)
         return false;
-    answer(out, r, unreached);
+    answer(c, out, r, unreached);
     if (unreached == 0) {
         earlier_over(c, r);
         reset_end(c, r, r->own ? RESET_EMPTY : RESET_OVER);

@@ -13,7 +13,6 @@ void reset_link_down(struct core *c, uint32_t link);
 /* A slot of peers became vacant, or is no longer: resets stop waiting for a peer that left, and a
  * peer that joined receives those that still spread. */
 void reset_peer_changed(struct core *c, uint32_t peer);
-void reset_conn_closed(struct core *c, uint32_t conn);
 bool reset_spread(struct core *c, struct actions *out); /* false: work is left, for want of room */
 
 #endif

@@ -237,10 +237,7 @@ static enum tern_err load_start(struct core *c, struct call *call, struct path p
         node_pin(c, l->host, REF_HOST);
     session_pool(c, s)->loads++;
     s->load_op = call->req->op;
-    s->load_conn = call->req->conn;
-    s->load_request = call->req->request_id;
-    s->load_trace = call->req->trace_id;
-    call->later = true;
+    s->load_reply = call_later(call);
     session_state_move(&s->state, SESSION_LOADING);
     away_add(c, s);
     return TERN_OK;
@@ -362,10 +359,9 @@ static void load_answer(struct core *c, struct actions *out, struct session *s,
     uint32_t first_run = out->nruns;
     struct reply *r;
 
-    if (s->load_conn == NONE)
+    if (!reply_waits(c, &s->load_reply))
         return;
-    r = reply_late(out, (struct reply_to){s->load_conn, s->load_request, s->load_trace},
-                   (enum op)s->load_op, why->err, why->text);
+    r = reply_late(out, s->load_reply, (enum op)s->load_op, why->err, why->text);
     memcpy(r->number, why->number, sizeof r->number);
     r->shortage = why->shortage;
     if (why->err == TERN_OK)
@@ -397,13 +393,6 @@ void load_end(struct core *c, struct actions *out, struct session *s, bool stays
 
     if (s->state == SESSION_LOADING && !(stays && load_has_come(s)))
         load_fail(c, out, s, &gone, stays);
-}
-
-void load_conn_closed(struct core *c, uint32_t conn)
-{
-    for (uint32_t i = c->away.head; i != NONE; i = away_list_next(c, i))
-        if (session_at(c, i)->load_conn == conn)
-            session_at(c, i)->load_conn = NONE;
 }
 
 void session_come_back(struct core *c, struct session *s)

@@ -8,7 +8,6 @@ enum tern_err fetch_from_host(struct core *c, struct call *call, struct reply *r
 /* Ends a session's load, if any; the asker gets GONE. Requires room for that answer. `stays`: the
  * load was cancelled; the session is not aborted or closed. */
 void load_end(struct core *c, struct actions *out, struct session *s, bool stays);
-void load_conn_closed(struct core *c, uint32_t conn);
 /* Ends the session's work on the host tier: one pin, DEVICE or HOST, is left on its prefix. */
 void session_come_back(struct core *c, struct session *s);
 /* Releases `pages` and the pin of the session's prefix, at `step`. */

@@ -391,7 +391,7 @@ enum tern_err session_end(struct core *c, struct actions *out, struct session *s
                           const char **ret_text)
 {
     TRY(give_back_ready(c, out, s, step, ret_text));
-    if (s->close_conn != NONE && actions_room(out) < 2)
+    if (reply_waits(c, &s->close_reply) && actions_room(out) < 2)
         return TERN_BUSY;
     load_end(c, out, s, false);
     session_close_told(c, out, s, TERN_OK);

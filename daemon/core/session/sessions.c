@@ -68,7 +68,6 @@ enum tern_err session_open(struct core *c, struct actions *out, struct call *cal
     check(s->state == SESSION_EMPTY && s->gate == GATE_FREE);
     memset(s, 0, sizeof(*s)); /* fields that requests keep begin as 0 */
     s->gen = s->gen_last = gen;
-    s->close_conn = NONE;
     s->in_turns = (struct list_links){.next = NONE, .prev = NONE};
     s->engine = engine_slot(c, e);
     s->pool = pool_slot(c, p);
@@ -144,22 +143,16 @@ void session_gate_leave(struct core *c, struct session *s)
 
 bool session_close_told(struct core *c, struct actions *out, struct session *s, enum tern_err err)
 {
-    struct reply_to to = {(uint32_t)s->close_conn, s->close_request, s->close_trace};
-
-    if (s->close_conn == NONE)
+    if (!reply_waits(c, &s->close_reply))
         return true;
-    if (!conn_at(c, to.conn)->open || conn_at(c, to.conn)->gen != s->close_conn >> 32) {
-        s->close_conn = NONE; /* the connection is closed */
-        return true;
-    }
     if (actions_room(out) == 0)
         return false;
-    s->close_conn = NONE;
-    reply_late(out, to, OP_SESSION_CLOSE, err,
+    reply_late(out, s->close_reply, OP_SESSION_CLOSE, err,
                err == TERN_OK
                    ? ""
                    : "a turn ended by its deadline or with its connection, and its last step is "
                      "unknown: close the session again, with a step that covers that turn");
+    s->close_reply.gen = 0;
     return true;
 }
 

@@ -44,12 +44,10 @@ void steps_shown(struct core *c, struct engine *e, uint32_t rank, uint64_t step)
     steps_count(c, e);
 }
 
-static void wait_answer(struct core *c, struct actions *out, const struct conn *cn,
-                        enum tern_err err, const char *text)
+static void wait_answer(struct actions *out, const struct conn *cn, enum tern_err err,
+                        const char *text)
 {
-    struct reply_to to = {conn_slot(c, cn), cn->wait_request, cn->wait_trace};
-
-    reply_late(out, to, OP_WAIT_PUBLISHED, err, text);
+    reply_late(out, cn->wait, OP_WAIT_PUBLISHED, err, text);
 }
 
 void wait_end(struct core *c, struct conn *cn)
@@ -68,7 +66,7 @@ void wait_end(struct core *c, struct conn *cn)
 void wait_gone(struct core *c, struct actions *out, struct conn *cn)
 {
     if (cn->wait_step > 0)
-        wait_answer(c, out, cn, TERN_GONE, "the engine was left or ended, which ended the wait");
+        wait_answer(out, cn, TERN_GONE, "the engine was left or ended, which ended the wait");
     wait_end(c, cn);
 }
 
@@ -84,15 +82,13 @@ enum tern_err wait_published(struct core *c, struct actions *out, struct call *c
     if (step <= call->engine->done_min)
         return TERN_OK;
     if (cn->wait_step > 0)
-        wait_answer(c, out, cn, TERN_CONFLICT, "a later wait of this connection replaced this one");
+        wait_answer(out, cn, TERN_CONFLICT, "a later wait of this connection replaced this one");
     wait_end(c, cn);
     cn->wait_step = step;
-    cn->wait_request = call->req->request_id;
-    cn->wait_trace = call->req->trace_id;
+    cn->wait = call_later(call);
     call->engine->nwaits++;
     c->nwaits++;
     waits_look(c, call->engine);
-    call->later = true;
     return TERN_OK;
 }
 
@@ -122,7 +118,7 @@ static bool waits_answer(struct core *c, struct actions *out, struct engine *e,
         if (e->state == ENGINE_DYING) {
             wait_gone(c, out, cn);
         } else {
-            wait_answer(c, out, cn, TERN_OK, "");
+            wait_answer(out, cn, TERN_OK, "");
             wait_end(c, cn);
         }
     }

@@ -54,7 +54,7 @@ struct pull *pull_create(struct core *c, const struct engine *e, uint32_t peer)
     p->engine = engine_slot(c, e);
     p->tenant = e->tenant;
     p->link = peer;
-    p->chunk = p->wait_conn = p->ask = NONE;
+    p->chunk = p->ask = NONE;
     p->blob = (struct token_buf){.align = TOKEN_BLOCK, .tenant = e->tenant};
     tokens_init(&p->blob, 0);
     p->holder = pull_holder(c, e, peer);
@@ -204,7 +204,7 @@ struct peer_msg *pull_send(const struct core *c, struct actions *out, const stru
     a->peer.msg.kind = kind;
     a->peer.msg.pull = pull_id(c, p);
     a->peer.msg.serve = p->serve;
-    a->peer.msg.trace_id = p->trace_id;
+    a->peer.msg.trace_id = p->reply.trace_id;
     return &a->peer.msg;
 }
 
@@ -495,16 +495,6 @@ void pull_engine_gone(struct core *c, uint32_t engine)
             continue;
         session_at(c, p->session)->pull = NONE;
         pull_orphan(c, p);
-    }
-}
-
-void pull_conn_closed(struct core *c, uint32_t conn)
-{
-    for (uint32_t i = c->pulls_active.head; i != NONE; i = pull_list_next(c, i)) {
-        struct pull *p = pull_at(c, i);
-
-        p->conn = p->conn == conn ? NONE : p->conn;
-        p->wait_conn = p->wait_conn == conn ? NONE : p->wait_conn;
     }
 }
 

@@ -89,7 +89,6 @@ void pull_check_time(struct core *c, struct pull *p); /* ends it if expired */
 void pull_orphan(struct core *c, struct pull *p);
 /* The same for all transfers of an engine, before they are freed one by one. */
 void pull_engine_gone(struct core *c, uint32_t engine);
-void pull_conn_closed(struct core *c, uint32_t conn);
 /* The peer chosen for it has nothing, or is lost: it looks for another. Returns false if it named
  * its peer, or has begun. */
 bool pull_tries_next(struct core *c, struct pull *p);

@@ -197,9 +197,7 @@ static void check_begin(struct core *c, struct actions *out, struct call *call, 
     turn_record_state_move(&r->state, TURN_RECORD_CHECKING);
     share_take(c, SHARE_RECORD_JOBS, r->tenant);
     record_list_push(c, &c->checks, s->prepared);
-    r->conn = call->req->conn;
-    r->request_id = call->req->request_id;
-    r->trace_id = call->req->trace_id;
+    r->reply = call_later(call);
     r->step = step;
     *job = (struct record_job){.id = {.slot = s->prepared, .gen = r->gen},
                                .tenant = r->tenant,
@@ -215,7 +213,6 @@ static void check_begin(struct core *c, struct actions *out, struct call *call, 
         job->at[job->nat++] = r->body.from;
     job->at[job->nat++] = r->body.length;
     action_add(out, ACT_RECORD_CHECK)->record = job;
-    call->later = true;
     touch(c);
 }
 
@@ -364,14 +361,13 @@ static void tell(struct core *c, struct actions *out, const struct session *s,
                  const struct turn_record *r, const struct record_checked *found,
                  struct outcome outcome)
 {
-    struct reply_to to = {r->conn, r->request_id, r->trace_id};
     bool put = r->kind == RECORD_APPEND;
     struct recorded *told;
     struct reply *ret;
 
-    if (r->conn == NONE)
+    if (!reply_waits(c, &r->reply))
         return;
-    ret = reply_late(out, to, put ? OP_RECORD_PUT : OP_ROLLBACK, outcome.err, outcome.text);
+    ret = reply_late(out, r->reply, put ? OP_RECORD_PUT : OP_ROLLBACK, outcome.err, outcome.text);
     told = put ? &ret->record_put : &ret->rollback;
     if (outcome.err == TERN_MALFORMED) {
         told->part = found->part;
@@ -402,13 +398,6 @@ void record_checked(struct core *c, struct actions *out, const struct record_che
     tell(c, out, s, r, found, outcome);
     if (r->state != TURN_RECORD_KEPT)
         record_free(c, r);
-}
-
-void record_conn_closed(struct core *c, uint32_t conn)
-{
-    for (uint32_t i = c->checks.head; i != NONE; i = record_list_next(c, i))
-        if (turn_record_at(c, i)->conn == conn)
-            turn_record_at(c, i)->conn = NONE;
 }
 
 enum tern_err record_get(struct core *c, struct actions *out, struct call *call, struct reply *ret)

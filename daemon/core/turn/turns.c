@@ -76,11 +76,8 @@ enum tern_err request_session_close(struct core *c, struct actions *out, struct 
         return err == TERN_OK ? TERN_OK : refuse(ret, err, text ? text : "");
     }
     gate_state_move(&s->gate, GATE_CLOSING);
-    s->close_conn = call->req->conn | (uint64_t)call->conn->gen << 32;
-    s->close_request = call->req->request_id;
-    s->close_trace = call->req->trace_id;
+    s->close_reply = call_later(call);
     s->close_step = r->step;
-    call->later = true;
     touch(c);
     return TERN_OK;
 }

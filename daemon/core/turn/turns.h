@@ -17,7 +17,5 @@ uint64_t turn_deadline(const struct core *c);
  *
  * A worker checked a record: appends it, rolls the session back, or refuses it. */
 void record_checked(struct core *c, struct actions *out, const struct record_checked *found);
-/* The connection that waited for that gets no answer. */
-void record_conn_closed(struct core *c, uint32_t conn);
 
 #endif

@@ -58,7 +58,7 @@ TEST(d_a)
 static void store_as(struct disk_bench *b, struct rig_session *s, enum disk_reason reason)
 {
     struct session_view v;
-    struct disk_wanted w = {.reason = reason, .conn = NONE};
+    struct disk_wanted w = {.reason = reason};
 
     assert_true(core_session_view(b->rig->core, s->id.slot, &v));
     w.node = v.node;
