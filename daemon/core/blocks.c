@@ -119,8 +119,8 @@ static bool may_ask(const struct core *c, struct tenant_peer of)
 }
 
 /* Peers are asked; asks_flush answers. */
-static enum tern_err blocks_ask(struct core *c, struct actions *out, struct call *call,
-                                const struct pool *p, struct reply *ret)
+static enum tern_err blocks_ask(struct core *c, struct call *call, const struct pool *p,
+                                struct reply *ret)
 {
     const struct req_blocks *r = &call->req->blocks;
     struct peer_msg *msg;
@@ -128,20 +128,19 @@ static enum tern_err blocks_ask(struct core *c, struct actions *out, struct call
 
     if (share_room(c, SHARE_ASKS, call->engine->tenant) == 0)
         return refuse(ret, TERN_BUSY, share_refused(SHARE_ASKS));
-    a = asks_open(c, out, (struct question){call->engine->tenant, r->host, r->keys.n}, &msg);
+    a = asks_open(c, call->out, (struct question){call->engine->tenant, r->host, r->keys.n}, &msg);
     msg->trace_id = call->req->trace_id;
     msg->ns = r->ns;
     msg->layout_hash = p->layout_hash;
     msg->tokens = r->keys.v;
     msg->to = r->keys.n;
     msg->each = p->align;
-    asks_send(out, a, msg);
+    asks_send(call->out, a, msg);
     a->reply = call_later(call);
     return TERN_OK;
 }
 
-enum tern_err request_blocks(struct core *c, struct actions *out, struct call *call,
-                             struct reply *ret)
+enum tern_err request_blocks(struct core *c, struct call *call, struct reply *ret)
 {
     const struct req_blocks *r = &call->req->blocks;
     struct lookups l = {.req = r};
@@ -165,8 +164,8 @@ enum tern_err request_blocks(struct core *c, struct actions *out, struct call *c
                       "peers are asked for at most 1,024 keys and 65,536 tokens at a time");
     if (r->what == BLOCKS_ASK && n > 0 &&
         may_ask(c, (struct tenant_peer){call->engine->tenant, r->host}))
-        return blocks_ask(c, out, call, p, ret);
-    refs = run_add(out, (struct table_run){.n = n});
+        return blocks_ask(c, call, p, ret);
+    refs = run_add(call->out, (struct table_run){.n = n});
     check(refs); /* the answer has no other runs */
     l.pool = p;
     l.n = n;

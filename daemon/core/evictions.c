@@ -42,15 +42,13 @@ static bool piece(struct core *c, struct eviction *e)
     return ended;
 }
 
-enum tern_err request_evict(struct core *c, struct actions *out, struct call *call,
-                            struct reply *ret)
+enum tern_err request_evict(struct core *c, struct call *call, struct reply *ret)
 {
     const struct req_evict *r = &call->req->evict;
     /* Each node may count twice: evicted from the device, and from the host. */
     uint32_t nodes_now = 2 * (c->limits.nodes - c->free_nodes.n);
     struct eviction *e = NULL;
 
-    (void)out;
     if (r->pool.slot != NONE && !pool_find(c, r->pool))
         return refuse(ret, TERN_GONE,
                       "no such pool: it was closed; `ternctl pools` lists the others");

@@ -25,19 +25,18 @@
 #include "core/tree/nodes.h"
 #include "core/turn/turns.h"
 
-enum tern_err request_step(struct core *c, struct actions *out, struct call *call,
-                           struct reply *ret)
+enum tern_err request_step(struct core *c, struct call *call, struct reply *ret)
 {
     const struct req_step *r = &call->req->step;
     const uint32_t begun = c->visits;
     bool told = false; /* an answer has one text */
 
-    ret->step.results = out->results;
+    ret->step.results = call->out->results;
     if (r->n > STEP_OPS_MAX)
         return refuse(ret, TERN_INVALID, "a Step has at most 1,024 operations: send several");
     for (uint32_t i = 0; i < r->n; i++) {
         const struct step_op *op = &r->ops[i];
-        struct op_result *result = &out->results[ret->step.n++];
+        struct op_result *result = &call->out->results[ret->step.n++];
 
         *result = (struct op_result){0};
         piece_begin(c);
@@ -46,7 +45,7 @@ enum tern_err request_step(struct core *c, struct actions *out, struct call *cal
         if (op->kind == STEP_UNLEASE)
             result->err = lease_return(c, call->engine, op, &result->text);
         else
-            session_op(c, out, call->engine, op, result);
+            session_op(c, call->out, call->engine, op, result);
         if (told)
             result->text = NULL;
         told = told || result->text;
@@ -57,33 +56,29 @@ enum tern_err request_step(struct core *c, struct actions *out, struct call *cal
     return TERN_OK;
 }
 
-static enum tern_err fetch_from(struct core *c, struct actions *out, struct call *call,
-                                struct reply *ret)
+static enum tern_err fetch_from(struct core *c, struct call *call, struct reply *ret)
 {
     const struct ticket *t = &call->req->fetch.ticket;
 
     if (t->id.gen != 0 && t->incarnation == c->incarnation && !fetch_moves_here(c, call))
-        return fetch_from_here(c, out, call, ret);
+        return fetch_from_here(c, call, ret);
     if (t->id.gen != 0)
-        return fetch_from_peer(c, out, call, ret);
+        return fetch_from_peer(c, call, ret);
     if (call->req->fetch.peer == PEER_HOST)
         return fetch_from_host(c, call, ret);
-    return call->req->fetch.peer == PEER_DISK ? fetch_from_disk(c, out, call, ret)
-                                              : fetch_from_peer(c, out, call, ret);
+    return call->req->fetch.peer == PEER_DISK ? fetch_from_disk(c, call, ret)
+                                              : fetch_from_peer(c, call, ret);
 }
 
-enum tern_err request_fetch(struct core *c, struct actions *out, struct call *call,
-                            struct reply *ret)
+enum tern_err request_fetch(struct core *c, struct call *call, struct reply *ret)
 {
-    TRY(fetch_from(c, out, call, ret));
+    TRY(fetch_from(c, call, ret));
     call->session->fetched = 1;
     return TERN_OK;
 }
 
-enum tern_err request_drain(struct core *c, struct actions *out, struct call *call,
-                            struct reply *ret)
+enum tern_err request_drain(struct core *c, struct call *call, struct reply *ret)
 {
-    (void)out;
     if (c->draining != call->req->drain.on)
         touch(c);
     c->draining = call->req->drain.on;
@@ -111,12 +106,11 @@ static enum tern_err pin_check(const struct core *c, const struct req_pin *r, st
     return TERN_OK;
 }
 
-enum tern_err request_pin(struct core *c, struct actions *out, struct call *call, struct reply *ret)
+enum tern_err request_pin(struct core *c, struct call *call, struct reply *ret)
 {
     const struct req_pin *r = &call->req->pin;
     struct node *n;
 
-    (void)out;
     TRY(pin_check(c, r, ret));
     n = node_at(c, r->node.slot);
     if (r->on && n->refs[REF_ADMIN] == 0) {
@@ -135,8 +129,7 @@ enum tern_err request_pin(struct core *c, struct actions *out, struct call *call
 enum asker { ASKER_ANY, ASKER_OPERATOR, ASKER_ENGINE, ASKER_SESSION, ASKER_RECORDS, ASKER_ANYHOW };
 
 static const struct {
-    enum tern_err (*answer)(struct core *c, struct actions *out, struct call *call,
-                            struct reply *ret);
+    enum tern_err (*answer)(struct core *c, struct call *call, struct reply *ret);
     enum asker asker;
     size_t session_at; /* from ASKER_SESSION on: offset of the session's handle in the request */
     bool may_wait;     /* the answer may follow the end of a transfer */
@@ -212,7 +205,7 @@ enum tern_err core_gate(const struct core *c, struct session_id session, struct 
     return ret->err;
 }
 
-static void answer(struct core *c, struct actions *out, struct call *call, struct reply *ret)
+static void answer(struct core *c, struct call *call, struct reply *ret)
 {
     const struct request *req = call->req;
 
@@ -229,16 +222,16 @@ static void answer(struct core *c, struct actions *out, struct call *call, struc
     if (ret->err != TERN_OK && call->session)
         reply_lengths(call->session, ret);
     if (ret->err == TERN_OK)
-        ret->err = requests[req->op].answer(c, out, call, ret);
+        ret->err = requests[req->op].answer(c, call, ret);
     if (call->engine)
         steps_count(c, call->engine);
-    ret->runs = out->runs;
-    ret->nruns = out->nruns;
+    ret->runs = call->out->runs;
+    ret->nruns = call->out->nruns;
 }
 
 static void request(struct core *c, struct actions *out, const struct request *req)
 {
-    struct call call = {.req = req};
+    struct call call = {.req = req, .out = out};
     struct reply aside;
 
     if (req->conn >= c->limits.conns || !conn_at(c, req->conn)->open)
@@ -246,11 +239,11 @@ static void request(struct core *c, struct actions *out, const struct request *r
     call.conn = conn_at(c, req->conn);
     if (req->op >= OP_COUNT || !requests[req->op].may_wait) {
         /* The first action: the asker receives it before its effects. */
-        answer(c, out, &call, &action_add(out, ACT_REPLY)->reply);
+        answer(c, &call, &action_add(out, ACT_REPLY)->reply);
         return;
     }
     memset(&aside, 0, sizeof aside);
-    answer(c, out, &call, &aside);
+    answer(c, &call, &aside);
     if (call.later)
         return;
     action_add(out, ACT_REPLY)->reply = aside;

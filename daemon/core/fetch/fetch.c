@@ -410,8 +410,7 @@ struct pull *fetch_begin(struct core *c, struct call *call, uint32_t link)
     return p;
 }
 
-enum tern_err fetch_from_peer(struct core *c, struct actions *out, struct call *call,
-                              struct reply *ret)
+enum tern_err fetch_from_peer(struct core *c, struct call *call, struct reply *ret)
 {
     const struct req_fetch *r = &call->req->fetch;
     struct session *s = call->session;
@@ -449,24 +448,23 @@ enum tern_err fetch_from_peer(struct core *c, struct actions *out, struct call *
     wait_begin(c, p, r);
     fetch_pins_history(c, p);
     if (p->ticket.id.gen == 0 && r->peer == PEER_ANY)
-        fetch_seek(c, out, p);
+        fetch_seek(c, call->out, p);
     else if (p->follow && s->written < to)
         pull_take_first(c, p);
     else if (pull_is_behind(c, p))
         pull_put_off(c, p, PULL_BUSY_QUEUE, c->limits.busy_retry_ms);
     else
-        fetch_open(c, out, p);
+        fetch_open(c, call->out, p);
     return TERN_OK;
 }
 
-enum tern_err fetch_cancel(struct core *c, struct actions *out, struct call *call,
-                           struct reply *ret)
+enum tern_err fetch_cancel(struct core *c, struct call *call, struct reply *ret)
 {
     struct session *s = call->session;
 
     (void)ret;
     if (s->pull != NONE)
         pull_set_ending(c, pull_at(c, s->pull), TERN_GONE);
-    load_end(c, out, s, true);
+    load_end(c, call->out, s, true);
     return TERN_OK;
 }

@@ -7,16 +7,13 @@
 
 /* Creates the record of the call's fetch over that link, complete but for its end. */
 struct pull *fetch_begin(struct core *c, struct call *call, uint32_t link);
-enum tern_err fetch_from_peer(struct core *c, struct actions *out, struct call *call,
-                              struct reply *ret);
+enum tern_err fetch_from_peer(struct core *c, struct call *call, struct reply *ret);
 /* True for this daemon's own ticket of a session of another pool, if a link can move that. */
 bool fetch_moves_here(const struct core *c, const struct call *call);
 /* Fetches by this daemon's own ticket within a pool. */
-enum tern_err fetch_from_here(struct core *c, struct actions *out, struct call *call,
-                              struct reply *ret);
+enum tern_err fetch_from_here(struct core *c, struct call *call, struct reply *ret);
 /* Fetches from this daemon's disk. */
-enum tern_err fetch_from_disk(struct core *c, struct actions *out, struct call *call,
-                              struct reply *ret);
+enum tern_err fetch_from_disk(struct core *c, struct call *call, struct reply *ret);
 /* Y2: checks that it requests exactly what the ticket has. */
 /* T20: UNSUPPORTED if the path is too long or has too many pages to move at once. */
 enum tern_err fetch_at_once(const struct core *c, const struct session *s, uint32_t to,

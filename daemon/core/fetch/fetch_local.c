@@ -90,8 +90,8 @@ static bool has_all(const struct session *s)
     return s->written == s->tokens.end;
 }
 
-static enum tern_err local_check(struct core *c, struct actions *out, const struct call *call,
-                                 struct session **ret_from, struct reply *ret)
+static enum tern_err local_check(struct core *c, const struct call *call, struct session **ret_from,
+                                 struct reply *ret)
 {
     const struct req_fetch *r = &call->req->fetch;
     const struct session *s = call->session;
@@ -105,14 +105,14 @@ static enum tern_err local_check(struct core *c, struct actions *out, const stru
         ret->fetch.handed = (*ret_from)->written;
     if (s->tokens.end != (*ret_from)->written || s->space != (*ret_from)->space)
         return refuse(ret, TERN_INVALID, TICKET_OTHER_TOKENS);
-    agree = tokens_agree(c, out, s, *ret_from);
+    agree = tokens_agree(c, call->out, s, *ret_from);
     if (agree < s->tokens.end)
         return refuse_numbers(ret, TERN_INVALID, TICKET_OTHER_TOKEN,
                               (const uint64_t[REPLY_NUMBERS]){agree});
     if (!has_all(s) &&
         share_room(c, SHARE_RETIRES, call->engine->tenant) < tail_records(c, s, r->step))
         return refuse(ret, TERN_BUSY, share_refused(SHARE_RETIRES));
-    if (!refs_fit(out,
+    if (!refs_fit(call->out,
                   (struct runs_wanted){.runs = 2 * GROUPS_MAX,
                                        .refs = pool_table_refs(session_pool(c, s), s->tokens.end)}))
         return TERN_BUSY;
@@ -163,8 +163,7 @@ static void take_pages(struct core *c, struct session *s, struct session *from, 
     s->written = s->allocated = from->written;
 }
 
-static void take_over(struct core *c, struct actions *out, const struct call *call,
-                      struct session *from)
+static void take_over(struct core *c, const struct call *call, struct session *from)
 {
     struct session *s = call->session;
     const uint32_t before = s->committed;
@@ -173,7 +172,7 @@ static void take_over(struct core *c, struct actions *out, const struct call *ca
     borrow_path(c, s, from);
     take_pages(c, s, from, s->committed > before);
     count(c, s->space, FIGURE_HANDED, s->written - before);
-    session_runs(c, out, s, before);
+    session_runs(c, call->out, s, before);
 }
 
 static void give_blob(const struct core *c, struct actions *out, const struct session *from,
@@ -187,19 +186,18 @@ static void give_blob(const struct core *c, struct actions *out, const struct se
     out->opens = true;
 }
 
-enum tern_err fetch_from_here(struct core *c, struct actions *out, struct call *call,
-                              struct reply *ret)
+enum tern_err fetch_from_here(struct core *c, struct call *call, struct reply *ret)
 {
     struct session *s = call->session, *from;
 
     ret->fetch.lengths = session_lengths(s);
     ret->fetch.tokens = s->tokens.end;
-    TRY(local_check(c, out, call, &from, ret));
+    TRY(local_check(c, call, &from, ret));
     if (!has_all(s))
-        take_over(c, out, call, from);
+        take_over(c, call, from);
     session_state_move(&s->state, SESSION_TURN);
     session_use(c, s);
-    give_blob(c, out, from, ret);
+    give_blob(c, call->out, from, ret);
     ret->fetch.lengths = session_lengths(s);
     handed_taken(c, from);
     session_close(c, from, from->ticket_step, true);

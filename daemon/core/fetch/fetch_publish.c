@@ -721,8 +721,7 @@ static void take_from_disk(struct core *c, struct actions *out, struct pull *p)
         fetch_publish(c, p); /* all of it was committed here since the Match */
 }
 
-enum tern_err fetch_from_disk(struct core *c, struct actions *out, struct call *call,
-                              struct reply *ret)
+enum tern_err fetch_from_disk(struct core *c, struct call *call, struct reply *ret)
 {
     const struct req_fetch *r = &call->req->fetch;
     struct session *s = call->session;
@@ -758,7 +757,7 @@ enum tern_err fetch_from_disk(struct core *c, struct actions *out, struct call *
     p->to = most;
     p->chunk = chunk;
     disk_pin(c, chunk);
-    take_from_disk(c, out, p);
+    take_from_disk(c, call->out, p);
     return TERN_OK;
 }
 

@@ -86,7 +86,7 @@ static struct reply *answer(struct actions *out, struct pull *p, enum tern_err e
     return r;
 }
 
-enum tern_err fetch_wait(struct core *c, struct actions *out, struct call *call, struct reply *ret)
+enum tern_err fetch_wait(struct core *c, struct call *call, struct reply *ret)
 {
     const struct req_fetch_wait *r = &call->req->fetch_wait;
     const struct session *s = call->session;
@@ -100,22 +100,22 @@ enum tern_err fetch_wait(struct core *c, struct actions *out, struct call *call,
                       "wait for: see the answer to the Fetch, which may have refused it");
     if (!p)
         return TERN_OK;
-    if (!runs_fit(c, out, p))
+    if (!runs_fit(c, call->out, p))
         return TERN_BUSY;
     ret->fetch_wait.arriving = p->to;
     if (r->pages) {
         if (!p->tail)
-            fetch_gained_runs(c, out, s, p->start);
-        arriving_runs(c, out, p);
+            fetch_gained_runs(c, call->out, s, p->start);
+        arriving_runs(c, call->out, p);
         return TERN_OK;
     }
     if (reply_waits(c, &p->wait))
-        answer(out, p, TERN_CONFLICT,
+        answer(call->out, p, TERN_CONFLICT,
                "a later wait for this fetch replaced this one: only one may wait at a time");
     p->wait_above = r->above;
     if (s->written > r->above) {
         if (!p->tail)
-            fetch_gained_runs(c, out, s, gained_from(p));
+            fetch_gained_runs(c, call->out, s, gained_from(p));
         return TERN_OK;
     }
     p->wait = call_later(call);

@@ -16,13 +16,13 @@ struct call {
     struct conn *conn;
     struct engine *engine;   /* the connection's, if the request needs one */
     struct session *session; /* the session that the request names, if any; of that engine */
+    struct actions *out;     /* of the step */
     bool later;
 };
 
 /* The function of each operation. */
 #define X(NAME, name, function, ...)                                                               \
-    enum tern_err function(struct core *c, struct actions *out, struct call *call,                 \
-                           struct reply *ret);
+    enum tern_err function(struct core *c, struct call *call, struct reply *ret);
 OP_TABLE(X)
 #undef X
 

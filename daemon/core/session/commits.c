@@ -472,15 +472,13 @@ void session_store_prompt(struct core *c, struct session *s)
     s->disk_cold = 0;
 }
 
-enum tern_err request_store(struct core *c, struct actions *out, struct call *call,
-                            struct reply *ret)
+enum tern_err request_store(struct core *c, struct call *call, struct reply *ret)
 {
     struct session *s = call->session;
     const struct pool *p = session_pool(c, s);
     uint32_t depth = call->req->store.depth;
     struct disk_wanted w = {.reason = DISK_COLD};
 
-    (void)out;
     if (c->limits.disk_chunks == 0)
         return refuse(ret, TERN_UNSUPPORTED,
                       "the daemon has no disk tier: start it with --spill.dir");

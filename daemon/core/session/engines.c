@@ -176,13 +176,12 @@ static enum tern_err seat_take(struct core *c, struct engine *e, uint32_t conn,
     return TERN_OK;
 }
 
-enum tern_err engine_join(struct core *c, struct actions *out, struct call *call, struct reply *ret)
+enum tern_err engine_join(struct core *c, struct call *call, struct reply *ret)
 {
     const struct req_join *j = &call->req->join;
     struct conn *cn = call->conn;
     struct engine *e;
 
-    (void)out;
     TRY(join_check(c, cn, j, ret));
     e = by_name(c, cn->tenant, j->name);
     if (!e)
@@ -326,8 +325,7 @@ void engine_proc_gone(struct core *c, struct actions *out, uint32_t proc)
     }
 }
 
-enum tern_err engine_leave(struct core *c, struct actions *out, struct call *call,
-                           struct reply *ret)
+enum tern_err engine_leave(struct core *c, struct call *call, struct reply *ret)
 {
     struct conn *cn = call->conn;
     struct engine *e;
@@ -335,17 +333,16 @@ enum tern_err engine_leave(struct core *c, struct actions *out, struct call *cal
     if (cn->engine == NONE)
         return refuse(ret, TERN_INVALID, "this connection has joined no engine");
     e = engine_at(c, cn->engine);
-    wait_gone(c, out, cn);
+    wait_gone(c, call->out, cn);
     session_turns_lost(c, call->req->conn);
     e->conns[cn->seat] = NONE;
     cn->engine = NONE;
-    seat_leave(c, out, e, cn->seat, false);
+    seat_leave(c, call->out, e, cn->seat, false);
     return TERN_OK;
 }
 
 /* An operator's kick: as if a process of the engine had died. The shell closes its connections. */
-enum tern_err request_engine_kick(struct core *c, struct actions *out, struct call *call,
-                                  struct reply *ret)
+enum tern_err request_engine_kick(struct core *c, struct call *call, struct reply *ret)
 {
     struct engine_id id = call->req->engine_kick.engine;
     struct engine *e = engine_find(c, id);
@@ -357,7 +354,7 @@ enum tern_err request_engine_kick(struct core *c, struct actions *out, struct ca
         return refuse(ret, TERN_CONFLICT,
                       "that engine has already ended, and the daemon is releasing its pages");
     if (e->state != ENGINE_DYING) {
-        action_add(out, ACT_ENGINE_STUCK)->engine.engine = id;
+        action_add(call->out, ACT_ENGINE_STUCK)->engine.engine = id;
         engine_state_move(&e->state, ENGINE_DYING);
         touch(c);
     }

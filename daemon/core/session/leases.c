@@ -41,7 +41,7 @@ static enum tern_err lease_check(const struct core *c, const struct engine *e, c
     return TERN_OK;
 }
 
-enum tern_err page_lease(struct core *c, struct actions *out, struct call *call, struct reply *ret)
+enum tern_err page_lease(struct core *c, struct call *call, struct reply *ret)
 {
     const struct req_page_lease *r = &call->req->page_lease;
     struct engine *e = call->engine;
@@ -59,7 +59,7 @@ enum tern_err page_lease(struct core *c, struct actions *out, struct call *call,
         return room_refused(ret, err,
                             "the group has too few free pages for the lease: ask for fewer, or "
                             "wait for the step that the answer names");
-    refs = run_add(out, (struct table_run){.group = r->group, .n = r->pages});
+    refs = run_add(call->out, (struct table_run){.group = r->group, .n = r->pages});
     check(refs); /* the answer has no other runs */
     for (uint32_t i = 0; i < r->pages; i++) {
         uint32_t record = page_take(c, p, r->group, PAGE_LEASED, engine_slot(c, e));

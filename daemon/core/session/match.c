@@ -105,8 +105,7 @@ static uint32_t disk_alone(struct core *c, const struct pool *p, const struct re
 }
 
 /* Other tiers may be deeper than the device. An answer names nodes of all tiers' joined path. */
-enum tern_err session_peek(struct core *c, struct actions *out, struct call *call,
-                           struct reply *ret)
+enum tern_err session_peek(struct core *c, struct call *call, struct reply *ret)
 {
     const struct req_peek *r = &call->req->peek;
     struct token_view w = session_view(c, NULL, r->tokens.base, &r->tokens);
@@ -115,7 +114,6 @@ enum tern_err session_peek(struct core *c, struct actions *out, struct call *cal
     struct pool *p;
     bool all;
 
-    (void)out;
     TRY(session_pool_find(c, call->engine, r->pool, &p, ret));
     TRY(tokens_check(&r->tokens, ret));
     w.align = p->align;
@@ -428,8 +426,7 @@ static enum tern_err match_check(const struct core *c, const struct session *s,
     return TERN_OK;
 }
 
-enum tern_err session_match(struct core *c, struct actions *out, struct call *call,
-                            struct reply *ret)
+enum tern_err session_match(struct core *c, struct call *call, struct reply *ret)
 {
     struct req_match m = call->req->match;
     struct session *s = call->session;
@@ -444,9 +441,9 @@ enum tern_err session_match(struct core *c, struct actions *out, struct call *ca
     /* T3: import only into an empty table, before anything is allocated. If earlier pieces emptied
      * the table, the later ones resume. */
     if (s->state == SESSION_MATCHING || (m.earlier == 0 && s->allocated == 0 && s->owned[0].n == 0))
-        err = match_import(c, out, s, &m, ret);
+        err = match_import(c, call->out, s, &m, ret);
     else
-        err = match_resume(c, out, s, &m, ret);
+        err = match_resume(c, call->out, s, &m, ret);
     count_tokens(c, s->tokens.align, &m.tokens);
     TRY(err);
     ret->match.lengths = session_lengths(s);

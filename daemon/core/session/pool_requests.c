@@ -103,14 +103,13 @@ static enum tern_err carve_or_wait(struct core *c, const struct engine *e,
                   "a pool that no engine maps is being closed to make room: retry in a moment");
 }
 
-enum tern_err pool_open(struct core *c, struct actions *out, struct call *call, struct reply *ret)
+enum tern_err pool_open(struct core *c, struct call *call, struct reply *ret)
 {
     const struct req_pool_open *r = &call->req->pool_open;
     struct engine *e = call->engine;
     struct pool *p;
     uint32_t slot;
 
-    (void)out;
     TRY(layout_check(c, r, ret));
     for (uint32_t g = 0; g < r->ngroups; g++)
         if ((uint64_t)r->group[g].units * e->world > c->limits.sums_per_page)
@@ -144,13 +143,12 @@ static enum tern_err pool_of_request(const struct core *c, const struct engine *
     return TERN_OK;
 }
 
-enum tern_err pool_map(struct core *c, struct actions *out, struct call *call, struct reply *ret)
+enum tern_err pool_map(struct core *c, struct call *call, struct reply *ret)
 {
     const struct conn *cn = call->conn;
     struct engine *e = call->engine;
     struct pool *p;
 
-    (void)out;
     TRY(pool_of_request(c, e, call->req->pool_map.pool, &p, ret));
     if (p->regions != e->world)
         return refuse(ret, TERN_INVALID,
@@ -167,12 +165,11 @@ enum tern_err pool_map(struct core *c, struct actions *out, struct call *call, s
     return TERN_OK;
 }
 
-enum tern_err pool_close(struct core *c, struct actions *out, struct call *call, struct reply *ret)
+enum tern_err pool_close(struct core *c, struct call *call, struct reply *ret)
 {
     const struct engine *e = call->engine;
     struct pool *p;
 
-    (void)out;
     TRY(pool_of_request(c, e, call->req->pool_close.pool, &p, ret));
     if (p->sessions > 0)
         return refuse(ret, TERN_CONFLICT, "sessions are open in that pool: close them first");
@@ -187,12 +184,10 @@ enum tern_err pool_close(struct core *c, struct actions *out, struct call *call,
 }
 
 /* An operator's end of an unmapped pool, which would else stay for the next engine. */
-enum tern_err request_pool_end(struct core *c, struct actions *out, struct call *call,
-                               struct reply *ret)
+enum tern_err request_pool_end(struct core *c, struct call *call, struct reply *ret)
 {
     struct pool *p = pool_find(c, call->req->pool_end.pool);
 
-    (void)out;
     if (!p || p->state != POOL_OPEN)
         return refuse(ret, TERN_GONE,
                       "no such pool: it is closed or closing; `ternctl pools` lists the others");

@@ -216,8 +216,7 @@ static bool is_over_at_once(const struct core *c, uint32_t tenant)
     return c->members == 0 && tenant_at(c, tenant)->disk_resets == 0;
 }
 
-enum tern_err request_reset(struct core *c, struct actions *out, struct call *call,
-                            struct reply *ret)
+enum tern_err request_reset(struct core *c, struct call *call, struct reply *ret)
 {
     const struct request *req = call->req;
     uint32_t tenant = call->engine->tenant;
@@ -228,7 +227,7 @@ enum tern_err request_reset(struct core *c, struct actions *out, struct call *ca
         if (is_over_at_once(c, tenant))
             return TERN_OK;
     }
-    room_make(c, out, tenant);
+    room_make(c, call->out, tenant);
     r = reset_take(c, &(struct reset){.own = 1,
                                       .tenant = tenant,
                                       .ns = req->namespace_reset.ns,

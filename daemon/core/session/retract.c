@@ -125,15 +125,13 @@ static enum tern_err retract_check(const struct core *c, const struct engine *e,
     return TERN_OK;
 }
 
-enum tern_err session_retract(struct core *c, struct actions *out, struct call *call,
-                              struct reply *ret)
+enum tern_err session_retract(struct core *c, struct call *call, struct reply *ret)
 {
     const struct req_retract *r = &call->req->retract;
     struct engine *e = call->engine;
     struct session *s = call->session;
     uint32_t state = s->state, freed = 0;
 
-    (void)out;
     reply_lengths(s, ret);
     TRY(retract_check(c, e, s, r, ret));
     if (session_away(s))
@@ -272,8 +270,7 @@ static void load_leave(struct core *c, struct session *s)
     load_state_move(&s->load.state, LOAD_LEAVING);
 }
 
-enum tern_err session_recover(struct core *c, struct actions *out, struct call *call,
-                              struct reply *ret)
+enum tern_err session_recover(struct core *c, struct call *call, struct reply *ret)
 {
     struct session *s = call->session;
 
@@ -291,7 +288,7 @@ enum tern_err session_recover(struct core *c, struct actions *out, struct call *
         session_state_move(&s->state, s->back_to);
     }
     reply_lengths(s, ret);
-    session_runs(c, out, s, 0);
+    session_runs(c, call->out, s, 0);
     return TERN_OK;
 }
 

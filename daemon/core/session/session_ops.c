@@ -431,8 +431,7 @@ static enum tern_err end_check(const struct core *c, const struct session *s, st
     return TERN_OK;
 }
 
-enum tern_err request_session_end(struct core *c, struct actions *out, struct call *call,
-                                  struct reply *ret)
+enum tern_err request_session_end(struct core *c, struct call *call, struct reply *ret)
 {
     struct session_id id = call->req->session_end.session;
     struct session *s = id.slot < c->limits.sessions ? session_at(c, id.slot) : NULL;
@@ -452,7 +451,7 @@ enum tern_err request_session_end(struct core *c, struct actions *out, struct ca
     }
     TRY(end_check(c, s, ret));
     e = engine_at(c, s->engine);
-    err = session_end(c, out, s, e->named, &text);
+    err = session_end(c, call->out, s, e->named, &text);
     if (err != TERN_OK)
         return refuse(ret, err, text ? text : "");
     ret->session_end.until_step = e->named > e->done_min ? e->named : 0;

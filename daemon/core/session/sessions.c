@@ -35,8 +35,7 @@ static enum tern_err retention_check(const struct req_session_open *r, struct re
                                            : refuse(ret, TERN_INVALID, "blobs_kept is at most 16");
 }
 
-enum tern_err session_open(struct core *c, struct actions *out, struct call *call,
-                           struct reply *ret)
+enum tern_err session_open(struct core *c, struct call *call, struct reply *ret)
 {
     const struct req_session_open *r = &call->req->session_open;
     struct engine *e = call->engine;
@@ -46,7 +45,6 @@ enum tern_err session_open(struct core *c, struct actions *out, struct call *cal
     const char *text;
     uint32_t root, slot, gen;
 
-    (void)out;
     TRY(session_pool_find(c, e, r->pool, &p, ret));
     TRY(retention_check(r, ret));
     if (c->draining)

@@ -71,8 +71,7 @@ void wait_gone(struct core *c, struct actions *out, struct conn *cn)
 }
 
 /* Only the newest wait of a connection counts: a client that timed out asks again. */
-enum tern_err wait_published(struct core *c, struct actions *out, struct call *call,
-                             struct reply *ret)
+enum tern_err wait_published(struct core *c, struct call *call, struct reply *ret)
 {
     uint64_t step = call->req->wait_published.step;
     struct conn *cn = call->conn;
@@ -82,7 +81,8 @@ enum tern_err wait_published(struct core *c, struct actions *out, struct call *c
     if (step <= call->engine->done_min)
         return TERN_OK;
     if (cn->wait_step > 0)
-        wait_answer(out, cn, TERN_CONFLICT, "a later wait of this connection replaced this one");
+        wait_answer(call->out, cn, TERN_CONFLICT,
+                    "a later wait of this connection replaced this one");
     wait_end(c, cn);
     cn->wait_step = step;
     cn->wait = call_later(call);

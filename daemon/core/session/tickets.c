@@ -222,15 +222,14 @@ static struct ticket ticket(const struct core *c, const struct session *s, uint3
                            .length = length};
 }
 
-enum tern_err request_handoff(struct core *c, struct actions *out, struct call *call,
-                              struct reply *ret)
+enum tern_err request_handoff(struct core *c, struct call *call, struct reply *ret)
 {
     const struct req_handoff *r = &call->req->handoff;
     struct session *s = call->session;
 
     TRY(state_check(c, s, ret));
     TRY(room_check(c, s, r, ret));
-    if (!session_close_told(c, out, s, TERN_OK))
+    if (!session_close_told(c, call->out, s, TERN_OK))
         return TERN_BUSY;
     session_store_prompt(c, s);
     session_gate_leave(c, s);
@@ -252,12 +251,11 @@ enum tern_err request_handoff(struct core *c, struct actions *out, struct call *
     return TERN_OK;
 }
 
-enum tern_err ticket_open(struct core *c, struct actions *out, struct call *call, struct reply *ret)
+enum tern_err ticket_open(struct core *c, struct call *call, struct reply *ret)
 {
     const struct req_ticket_open *r = &call->req->ticket_open;
     struct session *s = call->session;
 
-    (void)out;
     TRY(session_is_matched(s, ret));
     if (space_at(c, s->space)->reset)
         return refuse(ret, TERN_GONE, "the namespace was reset: Match again in a new session");
@@ -280,13 +278,11 @@ static enum tern_err ticket_of(const struct core *c, const struct call *call,
                           : refuse(ret, err, err == TERN_DENIED ? TICKET_DENIED : TICKET_GONE);
 }
 
-enum tern_err ticket_renew(struct core *c, struct actions *out, struct call *call,
-                           struct reply *ret)
+enum tern_err ticket_renew(struct core *c, struct call *call, struct reply *ret)
 {
     const struct req_ticket *r = &call->req->ticket_renew;
     struct session *s;
 
-    (void)out;
     TRY(ticket_of(c, call, &r->ticket, &s, ret));
     ret->ticket_renew.ticket = r->ticket;
     ret->ticket_renew.deadline_ms = stand(c, s, r->deadline_ms);
@@ -311,11 +307,10 @@ void ticket_end(struct core *c, struct session *s)
     end(c, s);
 }
 
-enum tern_err ticket_drop(struct core *c, struct actions *out, struct call *call, struct reply *ret)
+enum tern_err ticket_drop(struct core *c, struct call *call, struct reply *ret)
 {
     struct session *s;
 
-    (void)out;
     TRY(ticket_of(c, call, &call->req->ticket_drop.ticket, &s, ret));
     ticket_end(c, s);
     return TERN_OK;

@@ -53,11 +53,10 @@ static enum tern_err has_memory(const struct tenant *t, struct reply *ret)
                         "the tenant has no memory for turn records: set its record_memory");
 }
 
-enum tern_err record_map(struct core *c, struct actions *out, struct call *call, struct reply *ret)
+enum tern_err record_map(struct core *c, struct call *call, struct reply *ret)
 {
     const struct tenant *t = tenant_at(c, call->engine->tenant);
 
-    (void)out;
     TRY(has_memory(t, ret));
     ret->record_map.bytes = (uint64_t)t->record_pages * RECORD_PAGE_BYTES;
     return TERN_OK;
@@ -121,8 +120,7 @@ static bool sections_take(struct core *c, struct turn_record *r, const struct re
     return true;
 }
 
-enum tern_err record_prepare(struct core *c, struct actions *out, struct call *call,
-                             struct reply *ret)
+enum tern_err record_prepare(struct core *c, struct call *call, struct reply *ret)
 {
     const struct req_record_prepare *req = &call->req->record_prepare;
     struct session *s = call->session;
@@ -151,8 +149,8 @@ enum tern_err record_prepare(struct core *c, struct actions *out, struct call *c
                       "sessions, roll them back, write smaller blobs, or raise record_memory");
     }
     s->records_lent = 1;
-    out->records[0] = r->body;
-    ret->record_prepare.body = &out->records[0];
+    call->out->records[0] = r->body;
+    ret->record_prepare.body = &call->out->records[0];
     return TERN_OK;
 }
 
@@ -188,11 +186,11 @@ static enum tern_err check_ready(const struct core *c, const struct session *s,
 }
 
 /* Has a worker check the session's prepared record. */
-static void check_begin(struct core *c, struct actions *out, struct call *call, uint64_t step)
+static void check_begin(struct core *c, struct call *call, uint64_t step)
 {
     struct session *s = call->session;
     struct turn_record *r = turn_record_at(c, s->prepared);
-    struct record_job *job = &out->checks[0];
+    struct record_job *job = &call->out->checks[0];
 
     turn_record_state_move(&r->state, TURN_RECORD_CHECKING);
     share_take(c, SHARE_RECORD_JOBS, r->tenant);
@@ -212,25 +210,24 @@ static void check_begin(struct core *c, struct actions *out, struct call *call, 
     else
         job->at[job->nat++] = r->body.from;
     job->at[job->nat++] = r->body.length;
-    action_add(out, ACT_RECORD_CHECK)->record = job;
+    action_add(call->out, ACT_RECORD_CHECK)->record = job;
     touch(c);
 }
 
-enum tern_err record_put(struct core *c, struct actions *out, struct call *call, struct reply *ret)
+enum tern_err record_put(struct core *c, struct call *call, struct reply *ret)
 {
     TRY(check_ready(c, call->session, call->req->record_put.session, RECORD_APPEND, ret));
-    check_begin(c, out, call, 0);
+    check_begin(c, call, 0);
     return TERN_OK;
 }
 
-enum tern_err record_rollback(struct core *c, struct actions *out, struct call *call,
-                              struct reply *ret)
+enum tern_err record_rollback(struct core *c, struct call *call, struct reply *ret)
 {
     const struct req_rollback *r = &call->req->rollback;
 
     TRY(check_ready(c, call->session, r->session, RECORD_ROLLBACK, ret));
     step_named(c, call->engine, r->step);
-    check_begin(c, out, call, r->step);
+    check_begin(c, call, r->step);
     return TERN_OK;
 }
 
@@ -400,7 +397,7 @@ void record_checked(struct core *c, struct actions *out, const struct record_che
         record_free(c, r);
 }
 
-enum tern_err record_get(struct core *c, struct actions *out, struct call *call, struct reply *ret)
+enum tern_err record_get(struct core *c, struct call *call, struct reply *ret)
 {
     const struct req_record_get *req = &call->req->record_get;
     struct session *s = call->session;
@@ -410,7 +407,7 @@ enum tern_err record_get(struct core *c, struct actions *out, struct call *call,
     if (req->first > s->records.n)
         return refuse(ret, TERN_INVALID, "the session has fewer records");
     for (uint32_t i = 0; at != NONE && n < RECORDS_TOLD_MAX; i++) {
-        struct record_body *b = &out->records[n];
+        struct record_body *b = &call->out->records[n];
 
         if (i >= req->first) {
             *b = turn_record_at(c, at)->body;
@@ -425,6 +422,6 @@ enum tern_err record_get(struct core *c, struct actions *out, struct call *call,
     touch(c);
     ret->record_get.records = s->records.n;
     ret->record_get.n = n;
-    ret->record_get.list = out->records;
+    ret->record_get.list = call->out->records;
     return TERN_OK;
 }

@@ -20,11 +20,10 @@ static struct tenant *tenant_of(const struct core *c, const struct session *s)
     return tenant_at(c, engine_at(c, s->engine)->tenant);
 }
 
-enum tern_err turn_begin(struct core *c, struct actions *out, struct call *call, struct reply *ret)
+enum tern_err turn_begin(struct core *c, struct call *call, struct reply *ret)
 {
     struct session *s = call->session;
 
-    (void)out;
     if (s->gate != GATE_FREE)
         return refuse(ret, TERN_CONFLICT,
                       "this handle belongs to the turn in flight: end that turn first");
@@ -45,11 +44,10 @@ enum tern_err turn_begin(struct core *c, struct actions *out, struct call *call,
     return TERN_OK;
 }
 
-enum tern_err turn_end(struct core *c, struct actions *out, struct call *call, struct reply *ret)
+enum tern_err turn_end(struct core *c, struct call *call, struct reply *ret)
 {
     struct session_id id = call->req->turn_end.session;
 
-    (void)out;
     if (call->session->gate == GATE_CLAIMED && !session_turn_is(call->session, id))
         return refuse(ret, TERN_BUSY, TURN_IN_FLIGHT);
     if (!session_turn_is(call->session, id))
@@ -63,8 +61,7 @@ enum tern_err turn_end(struct core *c, struct actions *out, struct call *call, s
     return TERN_OK;
 }
 
-enum tern_err request_session_close(struct core *c, struct actions *out, struct call *call,
-                                    struct reply *ret)
+enum tern_err request_session_close(struct core *c, struct call *call, struct reply *ret)
 {
     const struct req_session_close *r = &call->req->session_close;
     struct session *s = call->session;
@@ -72,7 +69,7 @@ enum tern_err request_session_close(struct core *c, struct actions *out, struct 
     enum tern_err err;
 
     if (s->gate == GATE_FREE || session_turn_is(s, r->session)) {
-        err = session_end(c, out, s, r->step, &text);
+        err = session_end(c, call->out, s, r->step, &text);
         return err == TERN_OK ? TERN_OK : refuse(ret, err, text ? text : "");
     }
     gate_state_move(&s->gate, GATE_CLOSING);

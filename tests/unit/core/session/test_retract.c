@@ -183,7 +183,7 @@ TEST(retract_that_evicts_more_than_a_step_may_is_busy_and_goes_on_when_repeated)
     call.session = session_at(b.rig->core, b.s->id.slot);
     call.engine = engine_at(b.rig->core, call.session->engine);
     b.rig->core->visits = STEP_VISITS_MAX;
-    assert_int_equal(session_retract(b.rig->core, NULL, &call, &reply), TERN_BUSY);
+    assert_int_equal(session_retract(b.rig->core, &call, &reply), TERN_BUSY);
     b.rig->core->visits = 0;
     assert_string_equal(reply.text, MAKING_ROOM);
     assert_string_equal(state_of(b.s), "turn");
