@@ -11,14 +11,13 @@
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"
 
-static void group_fill(const struct core *c, const struct pool *p, uint32_t g,
-                       struct group_view *ret)
+static void group_fill(const struct pool *p, uint32_t g, struct group_view *ret)
 {
     const struct group *gr = &p->group[g];
 
     ret->layout = gr->layout;
-    ret->total = group_total(c, p, g);
-    ret->free = group_free(c, p, g);
+    ret->total = group_total(p, g);
+    ret->free = group_free(p, g);
     ret->leased = gr->count[PAGE_LEASED];
     ret->session = gr->count[PAGE_OWNED];
     ret->ticket = gr->count[PAGE_HANDED];
@@ -65,7 +64,7 @@ bool core_pool_view(const struct core *c, uint32_t slot, struct pool_view *ret)
     ret->tier = (enum tier)p->tier;
     ret->other = p->tiers[p->tier == TIER_DEVICE ? TIER_HOST : TIER_DEVICE];
     for (uint32_t g = 0; g < p->ngroups; g++)
-        group_fill(c, p, g, &ret->group[g]);
+        group_fill(p, g, &ret->group[g]);
     return true;
 }
 

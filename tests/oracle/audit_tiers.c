@@ -292,7 +292,7 @@ static void audit_promised(const struct core *c, uint32_t pool)
         if (p->group[g].promised != promised[g])
             oracle_fail("audit: pool %u promised %u pages of group %u, and sessions have %u", pool,
                         p->group[g].promised, g, promised[g]);
-    if (!pages_fit(c, p, none, &short_of))
+    if (!pages_fit(p, false, none, &short_of))
         oracle_fail("audit: pool %u promised more of group %u than it has", pool, short_of);
 }
 

@@ -136,8 +136,8 @@ static bool due_flush_of(struct core *c, uint32_t tenant)
 
     while (t->disk_due.n + t->disk_late.n > 0) {
         const bool kept = t->disk_due.n > 0;
-        struct disk_wanted w = {
-            .node = kept ? t->disk_due.head : t->disk_late.head, .reason = DISK_COLD};
+        struct disk_wanted w = {.node = kept ? t->disk_due.head : t->disk_late.head,
+                                .reason = DISK_COLD};
         const bool begins = share_room(c, SHARE_DISK_STORES, tenant) > 0;
 
         if (!begins && !(kept && store_late(c, node_at(c, w.node)->due_ns)))
@@ -270,11 +270,11 @@ static bool begin_alone(struct core *c, uint32_t leaf, enum disk_reason reason)
 }
 
 /* Returns true if the tier is nearly full, so that eviction from it is near. */
-static bool nearly_full(const struct core *c, const struct pool *p)
+static bool nearly_full(const struct pool *p)
 {
     for (uint32_t g = 0; g < p->ngroups; g++)
         if (!group_is_state(&p->group[g]) &&
-            group_free(c, p, g) < p->group[g].segment + group_total(c, p, g) / DISK_AHEAD_PART)
+            group_free(p, g) < p->group[g].segment + group_total(p, g) / DISK_AHEAD_PART)
             return true;
     return false;
 }
@@ -285,11 +285,11 @@ static uint32_t leaves_next(struct core *c, struct pool *p, enum tier tier)
     const bool host = p->tiers[TIER_HOST] != NONE;
     uint32_t leaf;
 
-    if (host && !nearly_full(c, pool_at(c, p->tiers[TIER_HOST])))
+    if (host && !nearly_full(pool_at(c, p->tiers[TIER_HOST])))
         return NONE;
     if (tier == TIER_HOST)
         return host ? evict_next_of(c, p, HEAP_ALONE) : NONE;
-    leaf = nearly_full(c, p) ? evict_next(c, p) : NONE;
+    leaf = nearly_full(p) ? evict_next(c, p) : NONE;
     return leaf == NONE || node_on_host(node_at(c, leaf)) ? NONE : leaf;
 }
 

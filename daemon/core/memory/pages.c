@@ -136,21 +136,20 @@ uint32_t group_used(const struct group *g)
     return g->held * g->pages_per_slab - g->count[PAGE_FREE];
 }
 
-uint32_t group_free(const struct core *c, const struct pool *p, uint32_t group)
+uint32_t group_free(const struct pool *p, uint32_t group)
 {
     const struct group *g = &p->group[group];
     uint32_t n = g->count[PAGE_FREE] + p->free_slabs.n * g->pages_per_slab,
              cap = g->layout.cap_pages;
 
-    (void)c;
     if (cap && n > cap - group_used(g))
         n = cap - group_used(g);
     return n;
 }
 
-uint32_t group_total(const struct core *c, const struct pool *p, uint32_t group)
+uint32_t group_total(const struct pool *p, uint32_t group)
 {
-    return group_free(c, p, group) + group_used(&p->group[group]);
+    return group_free(p, group) + group_used(&p->group[group]);
 }
 
 /* What a pool has, or would have. */
@@ -180,8 +179,7 @@ static bool stock_fits(const struct pool *p, const struct stock *stock, const ui
     return true;
 }
 
-/* evicted: as if everything evictable were evicted. */
-static bool fits(const struct pool *p, bool evicted, const uint32_t *need, uint32_t *ret_short)
+bool pages_fit(const struct pool *p, bool evicted, const uint32_t *need, uint32_t *ret_short)
 {
     struct stock stock = {.slabs = p->free_slabs.n};
 
@@ -195,13 +193,6 @@ static bool fits(const struct pool *p, bool evicted, const uint32_t *need, uint3
         stock.promised[g] = gr->promised;
     }
     return stock_fits(p, &stock, need, ret_short);
-}
-
-bool pages_fit(const struct core *c, const struct pool *p, const uint32_t *need,
-               uint32_t *ret_short)
-{
-    (void)c;
-    return fits(p, false, need, ret_short);
 }
 
 void pages_promise(struct pool *p, const uint32_t *promised)
@@ -218,11 +209,6 @@ void pages_promise_take(struct pool *p, uint32_t *promised, const uint32_t *need
         promised[g] -= n;
         p->group[g].promised -= n;
     }
-}
-
-bool pages_obtainable(const struct pool *p, const uint32_t *need, uint32_t *ret_short)
-{
-    return fits(p, true, need, ret_short);
 }
 
 bool pages_possible(const struct pool *p, const uint32_t *all, uint32_t *ret_short,

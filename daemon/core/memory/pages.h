@@ -19,18 +19,16 @@ struct page *page_find(const struct core *c, const struct pool *pool, uint32_t g
                        struct page_ref ref);
 
 /* Returns the pages of a group that are available without evicting, within its cap. */
-uint32_t group_free(const struct core *c, const struct pool *p, uint32_t group);
+uint32_t group_free(const struct pool *p, uint32_t group);
 uint32_t group_used(const struct group *g); /* pages that are not FREE */
-uint32_t group_total(const struct core *c, const struct pool *p, uint32_t group);
-/* Returns true if need[g] pages of each group are free; else group *ret_short lacks some. */
-bool pages_fit(const struct core *c, const struct pool *p, const uint32_t *need,
-               uint32_t *ret_short);
+uint32_t group_total(const struct pool *p, uint32_t group);
+/* Returns true if need[g] pages of each group are free; else group *ret_short lacks some. evicted:
+ * as if everything evictable were evicted. */
+bool pages_fit(const struct pool *p, bool evicted, const uint32_t *need, uint32_t *ret_short);
 /* Promises promised[] pages to the array's owner: they stay FREE, but nobody else can take them. */
 void pages_promise(struct pool *p, const uint32_t *promised);
 /* Ends the promise of need[] of them: the holder takes them now, or needs them no longer. */
 void pages_promise_take(struct pool *p, uint32_t *promised, const uint32_t *need);
-/* The same as pages_fit, if everything evictable were evicted. */
-bool pages_obtainable(const struct pool *p, const uint32_t *need, uint32_t *ret_short);
 /* Returns true if all[g] pages of each group would fit in an empty pool. Else *ret_most is how many
  * of group *ret_short would fit beside those of the groups before. */
 bool pages_possible(const struct pool *p, const uint32_t *all, uint32_t *ret_short,
@@ -67,7 +65,7 @@ bool pool_possible(const struct core *c, uint32_t tenant, const struct req_pool_
 /* Returns the most pages, over all groups, in the table of a session of that many tokens. WINDOW
  * groups count only the window; session_table_refs adds what the session owns beyond it. */
 uint32_t pool_table_refs(const struct pool *p, uint32_t tokens);
-bool pool_all_free(const struct core *c, const struct pool *p);
+bool pool_all_free(const struct pool *p);
 struct pool *pool_find(const struct core *c, struct pool_id id); /* open or closing; NULL: stale */
 
 #endif

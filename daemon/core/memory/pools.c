@@ -456,9 +456,8 @@ enum tern_err pool_carve(struct core *c, const struct engine *e, const struct re
     return TERN_OK;
 }
 
-bool pool_all_free(const struct core *c, const struct pool *p)
+bool pool_all_free(const struct pool *p)
 {
-    (void)c;
     return p->free_slabs.n == p->nslabs - 1;
 }
 

@@ -263,8 +263,8 @@ bool pool_flush(struct core *c, struct actions *out)
             continue;
         }
         if (p->engines > 0 || p->serves > 0 || p->nodes > 0 || p->spaces.n > 0 ||
-            !pool_all_free(c, p) ||
-            (p->tiers[TIER_HOST] != NONE && !pool_all_free(c, pool_at(c, p->tiers[TIER_HOST]))))
+            !pool_all_free(p) ||
+            (p->tiers[TIER_HOST] != NONE && !pool_all_free(pool_at(c, p->tiers[TIER_HOST]))))
             continue;
         if (actions_room(out) == 0)
             return false;

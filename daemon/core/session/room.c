@@ -18,7 +18,7 @@
 static enum tern_err shortage_fill(struct core *c, struct engine *e, struct pool *p,
                                    struct shortage *ret)
 {
-    ret->free = group_free(c, p, ret->group);
+    ret->free = group_free(p, ret->group);
     ret->evictable = p->group[ret->group].obtainable;
     ret->retiring = p->group[ret->group].count[PAGE_RETIRING];
     ret->until_step = retire_until(c, e, p, ret);
@@ -30,7 +30,7 @@ static enum tern_err shortage_fill(struct core *c, struct engine *e, struct pool
  * evicted without a copy. */
 static bool copied_first(struct core *c, struct pool *p, const uint32_t *need, uint32_t group)
 {
-    uint32_t leaf = writes_behind(p) ? evict_next(c, p) : NONE, free = group_free(c, p, group),
+    uint32_t leaf = writes_behind(p) ? evict_next(c, p) : NONE, free = group_free(p, group),
              missing = need[group] > free ? need[group] - free : 1;
 
     if (leaf == NONE || node_on_host(node_at(c, leaf)))
@@ -74,7 +74,7 @@ static enum tern_err make_now(struct core *c, struct pool *p, const uint32_t *ne
 /* Returns true if the end of checksum jobs, copies and stores would free enough. */
 static bool later_is_enough(struct core *c, struct pool *p, const struct shortage *s)
 {
-    const uint32_t have = group_free(c, p, s->group) + p->group[s->group].obtainable;
+    const uint32_t have = group_free(p, s->group) + p->group[s->group].obtainable;
 
     return obtain_later(c, s->group, p, s->needed > have ? s->needed - have : 1);
 }

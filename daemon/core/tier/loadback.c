@@ -166,7 +166,7 @@ static enum tern_err load_begin(struct core *c, struct session *s, uint32_t grou
     }
     if (groups == 0)
         return TERN_OK;
-    if (!copy_pages_promised(c, pool_at(c, s->pool), groups, s->promised))
+    if (!copy_pages_promised(pool_at(c, s->pool), groups, s->promised))
         return TERN_POOL_EXHAUSTED;
     copy_begin(c, l->at, TIER_DEVICE, groups, COPY_QUEUED);
     state_settle(c, l->at);

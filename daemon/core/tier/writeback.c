@@ -99,11 +99,11 @@ static bool room_behind(struct core *c, struct pool *p, const uint32_t *need)
     const struct pool *host = pool_at(c, p->tiers[TIER_HOST]);
     uint32_t group;
 
-    if (pages_fit(c, host, need, &group))
+    if (pages_fit(host, false, need, &group))
         return true;
-    if (!obtain_settle(c, p) || !pages_obtainable(host, need, &group))
+    if (!obtain_settle(c, p) || !pages_fit(host, true, need, &group))
         return false;
-    while (!pages_fit(c, host, need, &group))
+    while (!pages_fit(host, false, need, &group))
         if (!host_evict_spare(c, p))
             return false;
     return true;
@@ -177,7 +177,7 @@ enum tern_err host_promise(struct core *c, struct session *s, struct shortage *r
         copy_pages_count(p, wants_copy(p, node_at(c, at), s->state_from), need);
     room = host_room(c, p, need, ret);
     if (room == TERN_POOL_EXHAUSTED)
-        ret->free = group_free(c, host, ret->group) - host->group[ret->group].promised;
+        ret->free = group_free(host, ret->group) - host->group[ret->group].promised;
     if (room != TERN_OK)
         return room;
     memcpy(s->promised, need, sizeof need);
@@ -209,7 +209,7 @@ bool host_back_begin(struct core *c, struct session *s, uint32_t end)
         if (c->visits++ >= end)
             break;
         groups = wants_copy(p, n, s->state_from);
-        if (groups != 0 && !copy_pages_promised(c, host, groups, s->promised))
+        if (groups != 0 && !copy_pages_promised(host, groups, s->promised))
             return false;
         if (groups != 0)
             writeback_begin(c, s->load.at);

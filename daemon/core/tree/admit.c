@@ -28,23 +28,23 @@ enum tern_err pages_admit(struct core *c, struct pool *p, const struct pool *roo
     const uint32_t *need = n.need;
     uint32_t short_of;
 
-    if (pages_fit(c, room, need, &short_of))
+    if (pages_fit(room, false, need, &short_of))
         return TERN_OK;
     if (never_fits(room, n, ret))
         return TERN_QUOTA;
     if (!obtain_settle(c, p))
         return busy(c, ret);
-    if (!pages_obtainable(room, need, &short_of)) {
+    if (!pages_fit(room, true, need, &short_of)) {
         *ret = (struct shortage){.group = short_of, .needed = need[short_of]};
         return TERN_POOL_EXHAUSTED;
     }
-    while (!pages_fit(c, room, need, &short_of)) {
+    while (!pages_fit(room, false, need, &short_of)) {
         enum tern_err made = evict(c, p, need, short_of);
 
         if (made == TERN_BUSY || (made != TERN_OK && piece_over(c)))
             return busy(c, ret);
         check(made == TERN_OK); /* it was counted as obtainable */
-        if (piece_over(c) && !pages_fit(c, room, need, &short_of))
+        if (piece_over(c) && !pages_fit(room, false, need, &short_of))
             return busy(c, ret);
     }
     return TERN_OK;

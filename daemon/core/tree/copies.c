@@ -12,13 +12,13 @@ void copy_pages_count(const struct pool *p, uint32_t groups, uint32_t *need)
         need[g] += groups & 1u << g ? p->group[g].segment : 0;
 }
 
-bool copy_pages_promised(const struct core *c, struct pool *p, uint32_t groups, uint32_t *promised)
+bool copy_pages_promised(struct pool *p, uint32_t groups, uint32_t *promised)
 {
     uint32_t need[GROUPS_MAX] = {0}, short_of;
 
     copy_pages_count(p, groups, need);
     pages_promise_take(p, promised, need);
-    return pages_fit(c, p, need, &short_of);
+    return pages_fit(p, false, need, &short_of);
 }
 
 static void pages_take(struct core *c, uint32_t slot, struct pool *p, uint32_t group)

@@ -24,7 +24,7 @@ static inline bool copy_has_come(const struct node *n, enum tier tier)
 void copy_pages_count(const struct pool *p, uint32_t groups, uint32_t *need);
 /* Takes these pages out of the caller's promised[], so that its copy can begin at once. Returns
  * false if the copy writes more than was promised and there is no room. */
-bool copy_pages_promised(const struct core *c, struct pool *p, uint32_t groups, uint32_t *promised);
+bool copy_pages_promised(struct pool *p, uint32_t groups, uint32_t *promised);
 /* Takes the destination pages of a copy. There must be room. state: QUEUED, or WAITING if the copy
  * has to wait first. */
 void copy_begin(struct core *c, uint32_t slot, enum tier to, uint32_t groups,
