@@ -310,7 +310,7 @@ static void oldest_quarantine(const struct core *c, struct core_view *ret)
 
 void core_view(const struct core *c, struct core_view *ret)
 {
-    memset(ret, 0, sizeof *ret);
+    *ret = c->counts;
     ret->incarnation = c->incarnation;
     ret->now_ns = c->now_ns;
     ret->pools = c->npools;
@@ -327,19 +327,8 @@ void core_view(const struct core *c, struct core_view *ret)
     ret->nodes_free = c->free_nodes.n;
     ret->retires_free = c->free_retires.n;
     ret->draining = c->draining;
-    ret->namespaces_reset = c->namespaces_reset;
     ret->resets_spreading = c->nspreading;
-    ret->corrupt_detected = c->corrupt_detected;
-    ret->pages_pulled = c->pages_pulled;
-    ret->pages_served = c->pages_served;
-    ret->dup_chunks = c->dup_chunks;
     oldest_quarantine(c, ret);
-    ret->host_copies = c->host_copies;
-    ret->host_copies_failed = c->host_copies_failed;
-    ret->host_copies_again = c->host_copies_again;
-    ret->host_uncopied = c->host_uncopied;
-    ret->host_loads = c->host_loads;
-    ret->retracts = c->retracts;
     for (uint32_t i = 0; i < c->limits.tenants; i++) {
         const struct tenant *t = tenant_at(c, i);
 
@@ -347,7 +336,6 @@ void core_view(const struct core *c, struct core_view *ret)
         ret->evicted_nodes += t->figures.v[FIGURE_EVICTED_NODES];
         ret->evicted_pages += t->figures.v[FIGURE_EVICTED_PAGES];
     }
-    ret->recovers = c->recovers;
     ret->copies = c->copies_queued + c->copies_running;
     core_event_range(c, &ret->event_first, &ret->event_next);
     ret->event_first += core_event_base(c);
@@ -399,12 +387,7 @@ const struct peer_figures *core_peer_figures(const struct core *core, uint32_t p
 
 void core_turns(const struct core *c, uint32_t tenant, struct turns_view *ret)
 {
-    const struct tenant *t = tenant_at(c, tenant);
-
-    *ret = (struct turns_view){.in_flight = t->turns,
-                               .begun = t->turns_begun,
-                               .expired = t->turns_expired,
-                               .lost = t->turns_lost};
+    *ret = tenant_at(c, tenant)->turns;
 }
 
 void core_tickets(const struct core *c, uint32_t tenant, struct tickets_view *ret)

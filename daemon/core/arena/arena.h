@@ -448,7 +448,7 @@ struct tenant {
     uint32_t batches;    /* batches of its transfers */
     uint32_t urgent_run; /* its consecutive batches that belonged to no prefetch */
     struct list closes;  /* sessions whose gate is CLOSED, in the order of their closing */
-    uint64_t turns, turns_begun, turns_expired, turns_lost; /* see struct turns_view */
+    struct turns_view turns;
     struct tickets_view tickets;
     struct figure_counts figures;
     struct list idle; /* namespaces that nothing pins, the first one released first */
@@ -475,7 +475,7 @@ struct tenant {
     uint64_t event_lost; /* number of its last change that was overwritten; 0: none */
 };
 
-struct eviction {      /* see evictions.c */
+struct eviction { /* see evictions.c */
     uint32_t on, zero;
     struct reply_to reply;
     struct pool_id pool; /* {NONE, 0}: all pools */
@@ -543,7 +543,7 @@ struct core {
     uint32_t nspreading; /* resets that have not reached all peers */
     uint32_t resets_due; /* spreading resets that are due */
     uint64_t resets_until_ns; /* when the first reset that waits for peers ends; 0: none waits */
-    uint64_t resets_begun, namespaces_reset;
+    uint64_t resets_begun;
     uint32_t resets_at, heard_at;                                          /* offsets / 64 */
     uint32_t disk_chunks_at, disk_files_at, disk_stores_at, disk_gones_at; /* likewise */
     struct free_list free_disk_chunks, free_disk_files, free_disk_stores, free_disk_gones;
@@ -575,9 +575,7 @@ struct core {
     uint32_t nengines, npools, nclosing;
     struct steps_over over;
     struct histogram latency[LATENCIES];
-    uint64_t corrupt_detected, pages_pulled, pages_served, dup_chunks;
-    uint64_t host_copies, host_copies_failed, host_copies_again, host_uncopied, host_loads,
-        retracts, recovers;
+    struct core_view counts; /* the counts that only grow; all else in it is 0 */
 };
 
 #define ARENA_RECORDS(type, name, limit)                                                           \

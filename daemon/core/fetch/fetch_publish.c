@@ -146,7 +146,7 @@ static bool publish_chunk(struct core *c, struct pull *p, struct session *s, str
     s->written = s->allocated = s->committed;
     for (uint32_t g = 0; g < pool->ngroups; g++)
         s->base[g] = s->committed / pool->group[g].layout.page_tokens;
-    c->dup_chunks += adopted;
+    c->counts.dup_chunks += adopted;
     pages_free(c, &duplicates); /* verified copies that no engine has seen */
     return true;
 }

@@ -144,7 +144,7 @@ enum tern_err session_retract(struct core *c, struct call *call, struct reply *r
         TRY(to_host(c, e, s, r->step, &freed, ret));
     s->back_to = state;
     s->away_step = session_step(s, r->step);
-    c->retracts++;
+    c->counts.retracts++;
     if (r->step > e->done_min)
         ret->retract.free_at_step = freed;
     else
@@ -188,7 +188,7 @@ static void back_on_device(struct core *c, struct session *s)
     hold_on_device(c, s);
     s->lent_from = UINT32_MAX;
     s->away_step = 0;
-    c->recovers++;
+    c->counts.recovers++;
     session_use(c, s);
 }
 

@@ -100,7 +100,7 @@ void session_turn_over(struct core *c, struct session *s, bool ended)
 
     turn_list_remove(c, &c->turns, session_slot(c, s));
     conn_turn_list_remove(c, &conn_at(c, s->turn_conn)->turns, session_slot(c, s));
-    t->turns--;
+    t->turns.in_flight--;
     session_records_turn_over(c, s, ended);
     touch(c);
     if (s->gate == GATE_CLAIMED) {
@@ -121,7 +121,7 @@ void session_turns_lost(struct core *c, uint32_t conn)
         struct session *s = session_at(c, conn_at(c, conn)->turns.head);
 
         c->visits++;
-        tenant_at(c, engine_at(c, s->engine)->tenant)->turns_lost++;
+        tenant_at(c, engine_at(c, s->engine)->tenant)->turns.lost++;
         session_turn_over(c, s, false);
     }
 }

@@ -214,7 +214,7 @@ static void loadback_take(struct core *c, uint32_t at, uint32_t *last)
         return; /* its parent's copy checks it again */
     copy_pages_attach(c, at);
     copy_state_move(&n->work.copy, COPY_NONE);
-    c->host_loads++;
+    c->counts.host_loads++;
     c->visits += NODE_VISITS;
     if (!node_on_device(n)) {
         node_arrive(c, at);
@@ -257,7 +257,7 @@ void loadback_acked(struct core *c, uint32_t slot, enum tern_err err)
     copy_state_move(&n->work.copy, COPY_NONE);
     if (err != TERN_OK) {
         c->copies_lost++;
-        c->corrupt_detected += err == TERN_CORRUPT;
+        c->counts.corrupt_detected += err == TERN_CORRUPT;
         if (err == TERN_CORRUPT && !n->tier[TIER_HOST].corrupt)
             c->host_corrupt++;
         n->tier[TIER_HOST].corrupt |= err == TERN_CORRUPT;

@@ -288,7 +288,7 @@ static void writeback_take(struct core *c, uint32_t slot)
     copy_state_move(&n->work.copy, COPY_NONE);
     node_at(c, n->parent)->tier[TIER_HOST].children += !node_on_host(n);
     n->residency |= ON_HOST;
-    c->host_copies++;
+    c->counts.host_copies++;
     node_changed(c, slot);
     touch(c);
     tree_event(c, slot, TREE_TIER);
@@ -312,7 +312,7 @@ static bool writeback_again(struct core *c, uint32_t slot)
         host_lacks(p, n) == 0 || !writeback_if_room(c, slot))
         return false;
     n->work.copy_tries = tries;
-    c->host_copies_again++;
+    c->counts.host_copies_again++;
     return true;
 }
 
@@ -320,7 +320,7 @@ static void writeback_fail(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
 
-    c->host_copies_failed++;
+    c->counts.host_copies_failed++;
     n->work.copy_tries++;
     copy_pages_free(c, n);
     copy_state_move(&n->work.copy, COPY_NONE);

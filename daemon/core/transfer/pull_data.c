@@ -64,10 +64,10 @@ static void span_arrived(struct core *c, struct pull *p, uint32_t record, bool o
         for (uint32_t i = 0, at = record; i < pages; i++, at = page_list_next(c, at))
             page_move(c, page_at(c, at), PAGE_VERIFIED, pg->owner);
         p->done_pages += pages;
-        c->pages_pulled += pages;
+        c->counts.pages_pulled += pages;
         return;
     }
-    c->corrupt_detected++;
+    c->counts.corrupt_detected++;
     if (++pg->tries >= PULL_TRIES_MAX) {
         if (p->chunk != NONE)
             pull_disk_bad(c, p, pg);

@@ -346,7 +346,7 @@ static void name_pages(struct core *c, struct actions *out, const struct serve *
         else if (mv.n > 0)
             node_refs(c, node, &p->group[g], mv.first, refs);
         name_spans(out, mv, span_shape(&p->group[g], s->peer_tokens[g]).ours, refs);
-        c->pages_served += mv.n;
+        c->counts.pages_served += mv.n;
         c->visits += mv.n;
     }
 }

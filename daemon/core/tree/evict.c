@@ -137,7 +137,7 @@ bool evict_leaf(struct core *c, uint32_t slot)
     if (!device_frees(n))
         return false;
     if (!node_on_host(n)) {
-        c->host_uncopied += node_pool(c, n)->tiers[TIER_HOST] != NONE;
+        c->counts.host_uncopied += node_pool(c, n)->tiers[TIER_HOST] != NONE;
         return evict_subtree(c, slot);
     }
     count_node(c, n);

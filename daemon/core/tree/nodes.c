@@ -151,7 +151,7 @@ uint32_t spaces_reset(struct core *c, uint32_t tenant, struct namespace_id ns)
 {
     uint32_t nodes = 0;
 
-    c->namespaces_reset++;
+    c->counts.namespaces_reset++;
     for (uint32_t i = 0; i < c->limits.pools; i++) {
         const struct pool *p = pool_at(c, i);
         uint32_t at = NONE;

@@ -37,8 +37,8 @@ enum tern_err turn_begin(struct core *c, struct call *call, struct reply *ret)
     s->turn_begun_ns = c->now_ns;
     turn_list_push(c, &c->turns, session_slot(c, s));
     conn_turn_list_push(c, &call->conn->turns, session_slot(c, s));
-    tenant_of(c, s)->turns++;
-    tenant_of(c, s)->turns_begun++;
+    tenant_of(c, s)->turns.in_flight++;
+    tenant_of(c, s)->turns.begun++;
     touch(c);
     ret->turn_begin.turn = (struct session_id){.slot = session_slot(c, s), .gen = s->turn_gen};
     return TERN_OK;
@@ -93,7 +93,7 @@ bool turns_expire(struct core *c)
 
         if (n == TURNS_ENDED_MAX)
             return false;
-        tenant_of(c, s)->turns_expired++;
+        tenant_of(c, s)->turns.expired++;
         session_turn_over(c, s, false);
     }
     return true;
