@@ -18,11 +18,8 @@ static struct page_ref block_place(const struct core *c, struct block b)
 {
     const struct node *n = b.node == NONE ? NULL : node_at(c, b.node);
 
-    if (n && node_on_device(n) && node_visible(n)) {
-        const struct page *pg = page_at(c, n->group[0].pages[TIER_DEVICE]);
-
-        return (struct page_ref){pg->index, pg->gen};
-    }
+    if (n && node_on_device(n) && node_visible(n))
+        return page_ref_of(c, n->group[0].pages[TIER_DEVICE]);
     if (n && node_on_host(n) && !n->tier[TIER_HOST].corrupt)
         return (struct page_ref){0, BLOCK_ON_HOST};
     return (struct page_ref){0, b.chunk == NONE ? BLOCK_NOWHERE : BLOCK_ON_DISK};

@@ -186,12 +186,10 @@ static void put_pages(const struct core *c, struct filling *f, const struct node
 
         if (!group_is_of(c, f->store, n, g, part))
             continue;
-        for (uint32_t at = n->group[g].pages[tier]; at != NONE; at = page_list_next(c, at))
-            f->out->pages[f->write->npages++] = (struct page_at){.group = g,
-                                                                 .index = page_at(c, at)->index,
-                                                                 .gen = page_at(c, at)->gen,
-                                                                 .record = at,
-                                                                 .pool = page_at(c, at)->pool};
+        for (uint32_t at = n->group[g].pages[tier]; at != NONE; at = page_list_next(c, at)) {
+            f->out->pages[f->write->npages] = page_place(c, at);
+            f->out->pages[f->write->npages++].pool = page_at(c, at)->pool;
+        }
     }
 }
 

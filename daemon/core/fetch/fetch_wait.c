@@ -61,8 +61,7 @@ static void arriving_runs(const struct core *c, struct actions *out, const struc
         at = p->pages[g].head;
         for (uint32_t i = 0; i < p->front[g] + run.n; i++, at = page_list_next(c, at))
             if (i >= p->front[g])
-                *refs++ =
-                    (struct page_ref){.index = page_at(c, at)->index, .gen = page_at(c, at)->gen};
+                *refs++ = page_ref_of(c, at);
     }
 }
 

@@ -14,6 +14,18 @@ void pages_free(struct core *c, struct list *list); /* and empties the list */
 uint32_t chain_free(struct core *c, uint32_t *head);
 
 uint32_t page_record(const struct core *c, const struct page *p);
+static inline struct page_ref page_ref_of(const struct core *c, uint32_t record)
+{
+    return (struct page_ref){.index = page_at(c, record)->index, .gen = page_at(c, record)->gen};
+}
+/* Returns the page as a seam finds it. */
+static inline struct page_at page_place(const struct core *c, uint32_t record)
+{
+    const struct page *pg = page_at(c, record);
+
+    return (struct page_at){
+        .group = pg->group, .index = pg->index, .gen = pg->gen, .record = record};
+}
 /* Returns the record that a handle names; NULL if index or generation is not current. */
 struct page *page_find(const struct core *c, const struct pool *pool, uint32_t group,
                        struct page_ref ref);

@@ -383,16 +383,13 @@ static void handed_runs(struct core *c, struct actions *out, const struct sessio
                         uint32_t handed)
 {
     for (uint32_t g = 0; g < c->limits.groups; g++) {
-        const struct page *fresh;
         struct page_ref *ref;
 
         if (!(handed & 1u << g))
             continue;
-        fresh = page_at(c, s->owned[g].head);
         ref = run_add(out, (struct table_run){.group = g, .n = 1, .from = recurrent_from(c, s, g)});
         check(ref);
-        ref->index = fresh->index;
-        ref->gen = fresh->gen;
+        *ref = page_ref_of(c, s->owned[g].head);
     }
 }
 

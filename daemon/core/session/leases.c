@@ -65,8 +65,7 @@ enum tern_err page_lease(struct core *c, struct call *call, struct reply *ret)
         uint32_t record = page_take(c, p, r->group, PAGE_LEASED, engine_slot(c, e));
 
         page_list_push(c, &e->leased, record);
-        refs[i].index = page_at(c, record)->index;
-        refs[i].gen = page_at(c, record)->gen;
+        refs[i] = page_ref_of(c, record);
     }
     e->leased_of[r->pool.slot] += r->pages;
     e->leases = 1;

@@ -244,7 +244,7 @@ struct page_ref recurrent_from(const struct core *c, const struct session *s, ui
     if (session_pool(c, s)->group[group].layout.family != FAMILY_RECURRENT || s->committed == 0 ||
         s->written > s->committed || at == NONE)
         return (struct page_ref){0};
-    return (struct page_ref){.index = page_at(c, at)->index, .gen = page_at(c, at)->gen};
+    return page_ref_of(c, at);
 }
 
 void session_owned_run(const struct core *c, struct actions *out, const struct session *s,
@@ -260,10 +260,8 @@ void session_owned_run(const struct core *c, struct actions *out, const struct s
                                            .n = s->owned[group].n,
                                            .from = recurrent_from(c, s, group)});
     check(refs); /* the caller has checked the room */
-    for (uint32_t at = s->owned[group].head; at != NONE; at = page_list_next(c, at), refs++) {
-        refs->index = page_at(c, at)->index;
-        refs->gen = page_at(c, at)->gen;
-    }
+    for (uint32_t at = s->owned[group].head; at != NONE; at = page_list_next(c, at))
+        *refs++ = page_ref_of(c, at);
 }
 
 void session_runs(const struct core *c, struct actions *out, const struct session *s, uint32_t from)

@@ -126,8 +126,7 @@ static void extend_take(struct core *c, struct actions *out, struct session *s,
             uint32_t record = page_take(c, p, g, PAGE_OWNED, session_slot(c, s));
 
             page_list_push(c, &s->owned[g], record);
-            refs[i].index = page_at(c, record)->index;
-            refs[i].gen = page_at(c, record)->gen;
+            refs[i] = page_ref_of(c, record);
         }
     }
 }

@@ -326,11 +326,8 @@ static void seal(struct core *c, struct actions *out, struct session *s)
     a->seal.pages = to;
     for (uint32_t g = 0; g < session_pool(c, s)->ngroups; g++)
         for (uint32_t at = s->owned[g].head; at != NONE; at = page_list_next(c, at)) {
-            struct page *pg = page_at(c, at);
-
-            page_seal_state_move(&pg->seal, PAGE_SEAL_RUNNING);
-            to[a->seal.n++] =
-                (struct page_at){.group = g, .index = pg->index, .gen = pg->gen, .record = at};
+            page_seal_state_move(&page_at(c, at)->seal, PAGE_SEAL_RUNNING);
+            to[a->seal.n++] = page_place(c, at);
         }
     out->npages += a->seal.n;
     c->seals_running++;

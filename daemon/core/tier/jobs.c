@@ -24,15 +24,12 @@ void copy_done(struct core *c, struct copy_id job, enum tern_err err)
         loadback_acked(c, job.slot, err);
 }
 
-static uint32_t list_at(const struct core *c, uint32_t group, struct page_at *to, uint32_t head)
+static uint32_t list_at(const struct core *c, struct page_at *to, uint32_t head)
 {
     uint32_t n = 0;
 
     for (uint32_t at = head; at != NONE; at = page_list_next(c, at))
-        to[n++] = (struct page_at){.group = group,
-                                   .index = page_at(c, at)->index,
-                                   .gen = page_at(c, at)->gen,
-                                   .record = at};
+        to[n++] = page_place(c, at);
     return n;
 }
 
@@ -54,8 +51,8 @@ static void emit_copy(struct core *c, uint32_t slot, struct actions *out, uint32
     for (uint32_t g = 0; g < p->ngroups; g++) {
         if (n->group[g].copying == NONE)
             continue;
-        from += list_at(c, g, from, n->group[g].pages[n->work.copy_from]);
-        to += list_at(c, g, to, n->group[g].copying);
+        from += list_at(c, from, n->group[g].pages[n->work.copy_from]);
+        to += list_at(c, to, n->group[g].copying);
     }
     if (n->work.copy_from == TIER_DEVICE)
         node_pin(c, slot, REF_JOB);

@@ -234,6 +234,5 @@ void handed_refs(const struct core *c, const struct session *s, const struct gro
     }
     for (uint32_t i = own; i < end; i++, at = page_list_next(c, at))
         if (i >= of.first)
-            refs[i - of.first] =
-                (struct page_ref){.index = page_at(c, at)->index, .gen = page_at(c, at)->gen};
+            refs[i - of.first] = page_ref_of(c, at);
 }

@@ -229,12 +229,8 @@ static void batch_add(struct core *c, struct actions *out, const struct pull *p,
 {
     const struct pull_span span = pull_span_at(c, p, record);
 
-    for (uint32_t i = 0, at = record; i < span.pages; i++, at = page_list_next(c, at)) {
-        const struct page *pg = page_at(c, at);
-
-        out->pages[out->npages + io->pages++] =
-            (struct page_at){.group = pg->group, .index = pg->index, .gen = pg->gen, .record = at};
-    }
+    for (uint32_t i = 0, at = record; i < span.pages; i++, at = page_list_next(c, at))
+        out->pages[out->npages + io->pages++] = page_place(c, at);
     out->refs[out->nrefs + b->n] = page_at(c, record)->source;
     out->spans[out->nspans + b->n] = span;
     io->theirs += span.n;

@@ -97,8 +97,8 @@ static void emit_job(struct core *c, struct actions *out, uint32_t slot)
             if (!page_waits(n, g, pg))
                 continue;
             page_seal_state_move(&pg->seal, PAGE_SEAL_RUNNING);
-            to[a->seal.n++] = (struct page_at){
-                .group = g, .index = pg->index, .gen = pg->gen, .record = at, .step = pg->step};
+            to[a->seal.n] = page_place(c, at);
+            to[a->seal.n++].step = pg->step;
         }
     out->npages += a->seal.n;
 }

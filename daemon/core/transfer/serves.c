@@ -519,7 +519,6 @@ enum tern_err core_serve_next(const struct core *c, struct serve_id serve, uint3
 
     if (!pg || pg->in_list.next == NONE)
         return TERN_GONE;
-    pg = page_at(c, pg->in_list.next);
-    *ret = (struct page_ref){.index = pg->index, .gen = pg->gen};
+    *ret = page_ref_of(c, pg->in_list.next);
     return TERN_OK;
 }

@@ -554,10 +554,8 @@ void node_refs(const struct core *c, uint32_t slot, const struct group *g, uint3
 
         for (uint32_t i = start; i < end; i++, at = page_list_next(c, at)) {
             check(at != NONE); /* the caller knows that the path has it */
-            if (i >= from) {
-                refs[i - from].index = page_at(c, at)->index;
-                refs[i - from].gen = page_at(c, at)->gen;
-            }
+            if (i >= from)
+                refs[i - from] = page_ref_of(c, at);
         }
         end = start;
     }
