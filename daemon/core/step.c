@@ -72,6 +72,7 @@ static enum tern_err fetch_from(struct core *c, struct call *call, struct reply 
 
 enum tern_err request_fetch(struct core *c, struct call *call, struct reply *ret)
 {
+    reply_lengths(call->session, ret);
     TRY(fetch_from(c, call, ret));
     call->session->fetched = 1;
     return TERN_OK;

@@ -417,8 +417,6 @@ enum tern_err fetch_from_peer(struct core *c, struct call *call, struct reply *r
     struct pull *p;
     uint32_t to, peer;
 
-    ret->fetch.lengths = session_lengths(s);
-    ret->fetch.tokens = s->tokens.end;
     TRY(fetch_check(c, s, r, &peer, ret));
     TRY(fetch_ticket_fits(c, s, r, ret));
     to = r->depth && r->depth < s->tokens.end ? r->depth : s->tokens.end;

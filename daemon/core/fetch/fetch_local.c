@@ -190,15 +190,13 @@ enum tern_err fetch_from_here(struct core *c, struct call *call, struct reply *r
 {
     struct session *s = call->session, *from;
 
-    ret->fetch.lengths = session_lengths(s);
-    ret->fetch.tokens = s->tokens.end;
     TRY(local_check(c, call, &from, ret));
     if (!has_all(s))
         take_over(c, call, from);
     session_state_move(&s->state, SESSION_TURN);
     session_use(c, s);
     give_blob(c, call->out, from, ret);
-    ret->fetch.lengths = session_lengths(s);
+    reply_lengths(s, ret);
     handed_taken(c, from);
     session_close(c, from, from->ticket_step, true);
     return TERN_OK;

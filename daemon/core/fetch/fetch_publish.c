@@ -308,8 +308,7 @@ static void answer(struct core *c, struct actions *out, struct pull *p,
         fetch_gained_runs(c, out, s, p->start);
     r->runs = out->runs + first_run;
     r->nruns = out->nruns - first_run;
-    r->fetch.lengths = session_lengths(s);
-    r->fetch.tokens = s->tokens.end;
+    reply_lengths(s, r);
     if (p->state == PULL_RUNNING_ENDS && p->link < c->limits.peers) {
         r->fetch.hosts = out->hosts + out->nhosts;
         r->fetch.nhosts = 1;
@@ -730,8 +729,6 @@ enum tern_err fetch_from_disk(struct core *c, struct call *call, struct reply *r
     uint32_t chunk, most;
     struct pull *p;
 
-    ret->fetch.lengths = session_lengths(s);
-    ret->fetch.tokens = s->tokens.end;
     TRY(session_may_fetch(c, s, ret));
     if (!disk_on(c, session_pool(c, s)))
         return refuse(ret, TERN_UNSUPPORTED,

@@ -91,8 +91,7 @@ enum tern_err fetch_wait(struct core *c, struct call *call, struct reply *ret)
     const struct session *s = call->session;
     struct pull *p = s->pull == NONE ? NULL : pull_at(c, s->pull);
 
-    ret->fetch_wait.lengths = session_lengths(s);
-    ret->fetch_wait.tokens = s->tokens.end;
+    reply_lengths(s, ret);
     if (!p && !s->fetched)
         return refuse(ret, TERN_INVALID,
                       "this session began no fetch since its last Match, so there is nothing to "
@@ -136,8 +135,7 @@ bool fetch_wait_tell(struct core *c, struct actions *out, struct pull *p)
         fetch_gained_runs(c, out, s, gained_from(p));
     r->runs = out->runs + first_run;
     r->nruns = out->nruns - first_run;
-    r->fetch_wait.lengths = session_lengths(s);
-    r->fetch_wait.tokens = s->tokens.end;
+    reply_lengths(s, r);
     r->fetch_wait.arriving = p->to;
     return true;
 }
@@ -153,6 +151,5 @@ void fetch_wait_end(struct core *c, struct actions *out, struct pull *p)
                s ? "" : "the session was closed or aborted, which ended the wait");
     if (!s)
         return;
-    r->fetch_wait.lengths = session_lengths(s);
-    r->fetch_wait.tokens = s->tokens.end;
+    reply_lengths(s, r);
 }

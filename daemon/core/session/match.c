@@ -432,8 +432,7 @@ enum tern_err session_match(struct core *c, struct call *call, struct reply *ret
     struct session *s = call->session;
     enum tern_err err;
 
-    ret->match.lengths = session_lengths(s); /* for a refusal, too */
-    ret->match.tokens = s->tokens.end;
+    reply_lengths(s, ret); /* for a refusal, too */
     TRY(match_check(c, s, &m, ret));
     TRY(match_back(c, s, m.tokens.base, ret));
     ret->match.taken = cut_to_piece(c, s->tokens.align, m.pieces, &m.tokens);
@@ -446,7 +445,6 @@ enum tern_err session_match(struct core *c, struct call *call, struct reply *ret
         err = match_resume(c, call->out, s, &m, ret);
     count_tokens(c, s->tokens.align, &m.tokens);
     TRY(err);
-    ret->match.lengths = session_lengths(s);
-    ret->match.tokens = s->tokens.end;
+    reply_lengths(s, ret);
     return TERN_OK;
 }

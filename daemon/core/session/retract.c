@@ -302,7 +302,6 @@ enum tern_err fetch_from_host(struct core *c, struct call *call, struct reply *r
     struct token_view w;
     uint32_t target, most;
 
-    reply_lengths(s, ret);
     TRY(session_may_fetch(c, s, ret));
     w = session_view(c, s, s->tokens.end, &none);
     if (r->depth && r->depth < w.end)
