@@ -281,12 +281,12 @@ static void audit_tickets(const struct core *c)
 
     for (uint32_t at = c->tickets_due.head; at != NONE && n <= c->limits.sessions;
          at = ticket_list_next(c, at), n++)
-        if (session_at(c, at)->state != SESSION_HANDED || !session_at(c, at)->ticket_due)
+        if (session_at(c, at)->state != SESSION_HANDED || !ticket_list_has(c, at))
             oracle_fail("audit: session %u is among the tickets that are due", at);
     for (uint32_t i = 0; i < c->limits.sessions; i++) {
         handed += session_at(c, i)->state != SESSION_EMPTY &&
                   session_at(c, i)->ticket_state != TICKET_NONE;
-        due += session_at(c, i)->state != SESSION_EMPTY && session_at(c, i)->ticket_due;
+        due += session_at(c, i)->state != SESSION_EMPTY && ticket_list_has(c, i);
         followed += session_at(c, i)->state != SESSION_EMPTY && session_at(c, i)->follower != NONE;
         served += session_at(c, i)->ticket_state == TICKET_SERVED;
     }

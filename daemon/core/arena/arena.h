@@ -330,7 +330,6 @@ struct session {
     uint32_t ticket_at;           /* its index in the heap of tickets, while it has a ticket */
     uint32_t follower; /* the transfer out that follows it and has not been offered its end; NONE */
     uint32_t ticket_state;
-    uint32_t ticket_due;  /* 1: it is in the list of due tickets */
     uint32_t ticket_ends; /* 1: taken, dropped or expired: it ends when nothing reads it */
     uint32_t blob_bytes;
     uint64_t ticket_key[2], ticket_step, ticket_until_ns;

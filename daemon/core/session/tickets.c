@@ -470,7 +470,6 @@ bool tickets_flush(struct core *c, struct actions *out)
             continue;
         }
         ticket_list_remove(c, &c->tickets_due, i);
-        s->ticket_due = 0;
         all = all && s->follower == NONE; /* serve_flush may offer it what arrived */
     }
     if (visits_left(c) > 0)

@@ -162,9 +162,8 @@ void handed_look(struct core *c, struct session *s)
 
     touch(c);
     handed_timed(c, s); /* ticket_ends may be set */
-    if (!s->ticket_due)
+    if (!ticket_list_has(c, slot))
         ticket_list_push(c, &c->tickets_due, slot);
-    s->ticket_due = 1;
     ticket_looks(c);
 }
 
@@ -198,12 +197,12 @@ void handed_taken(struct core *c, struct session *s)
 
 void handed_leave(struct core *c, struct session *s)
 {
-    if (s->ticket_due)
+    if (ticket_list_has(c, session_slot(c, s)))
         ticket_list_remove(c, &c->tickets_due, session_slot(c, s));
     heap_leave(c, s);
     ticket_state_move(&s->ticket_state, TICKET_NONE);
     tickets_of(c, s)->standing--;
-    s->ticket_due = s->ticket_ends = 0;
+    s->ticket_ends = 0;
     follower_set(c, s, NONE);
     touch(c);
     if (s->state != SESSION_HANDED)
