@@ -325,14 +325,12 @@ static enum tern_err table_end(struct core *c, struct actions *out, struct sessi
     struct engine *e = engine_at(c, s->engine);
     uint64_t step = session_step(s, at_step);
     struct list pages;
-    uint32_t root, n = 0;
+    uint32_t root, n = session_owns(c, s);
     bool at_once;
 
     *ret_text = RELEASING;
     if (s->releasing)
         return TERN_BUSY;
-    for (uint32_t g = 0; g < c->limits.groups; g++)
-        n += s->owned[g].n;
     TRY(give_back_ready(c, out, s, at_step, ret_text));
     *ret_text = share_refused(SHARE_RETIRES);
     if (!session_tail_ready(c, e, step, n))

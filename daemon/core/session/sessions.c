@@ -10,6 +10,7 @@
 #include "core/session/record.h"
 #include "core/session/retires.h"
 #include "core/session/retract.h"
+#include "core/session/slide.h"
 #include "core/tier/host.h"
 #include "core/transfer/handed.h"
 #include "core/transfer/pulls.h"
@@ -176,9 +177,7 @@ void session_close(struct core *c, struct session *s, uint64_t step, bool engine
     s->pull = NONE;
     step = session_step(s, step);
     session_come_back(c, s);
-    holds = s->held != REF_HOST;
-    for (uint32_t g = 0; g < c->limits.groups; g++)
-        holds = holds || s->owned[g].n > 0;
+    holds = s->held != REF_HOST || session_owns(c, s) > 0;
     if (s->releasing && s->record != NONE && retire_at(c, s->record)->step > step)
         step = retire_at(c, s->record)->step;
     if (s->releasing) /* the rest waits for this step */

@@ -8,6 +8,7 @@
 #include "core/session/record.h"
 #include "core/session/retires.h"
 #include "core/session/sessions.h"
+#include "core/session/slide.h"
 #include "core/session/steps.h"
 #include "core/transfer/handed.h"
 #include "core/transfer/serves.h"
@@ -392,11 +393,7 @@ static bool leave_engine(struct core *c, struct session *s)
 /* Starts a job if the ticket has pages of its own. Returns false if no job is free. */
 static bool seal_begin(struct core *c, struct actions *out, struct session *s)
 {
-    struct handing n = {0, 0};
-
-    for (uint32_t g = 0; g < session_pool(c, s)->ngroups; g++)
-        n.kept += s->owned[g].n;
-    if (n.kept == 0) {
+    if (session_owns(c, s) == 0) {
         ticket_state_move(&s->ticket_state, TICKET_OPEN);
         return true;
     }
