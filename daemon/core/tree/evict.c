@@ -125,11 +125,6 @@ static void count_node(struct core *c, const struct node *n)
     count_since(c, LATENCY_EVICTED_AGE, n->last_use_ns);
 }
 
-static void count_pages(struct core *c, const struct node *n, uint32_t freed)
-{
-    count(c, n->space, FIGURE_EVICTED_PAGES, freed);
-}
-
 bool evict_leaf(struct core *c, uint32_t slot)
 {
     const struct node *n = node_at(c, slot);
@@ -141,7 +136,7 @@ bool evict_leaf(struct core *c, uint32_t slot)
         return evict_subtree(c, slot);
     }
     count_node(c, n);
-    count_pages(c, n, node_demote(c, slot));
+    count(c, n->space, FIGURE_EVICTED_PAGES, node_demote(c, slot));
     return true;
 }
 
@@ -172,7 +167,7 @@ bool node_remove(struct core *c, uint32_t slot)
         return false;
     if (node_on_device(n))
         count_node(c, n);
-    count_pages(c, n, node_destroy(c, slot));
+    count(c, n->space, FIGURE_EVICTED_PAGES, node_destroy(c, slot));
     return true;
 }
 
@@ -268,7 +263,7 @@ bool evict_state(struct core *c, struct pool *p)
         if (!state_droppable(c, node_at(c, slot)))
             continue;
         freed = state_drop(c, slot);
-        count_pages(c, node_at(c, slot), freed);
+        count(c, node_at(c, slot)->space, FIGURE_EVICTED_PAGES, freed);
         if (freed == 0)
             evict_offer(c, slot);
         return freed > 0;

@@ -209,11 +209,6 @@ static void set_own(struct core *c, uint32_t slot, enum tier tier, bool in, bool
     pass_on(c, slot, tier);
 }
 
-static bool node_in_tier(const struct node *n, enum tier tier)
-{
-    return tier == TIER_DEVICE ? node_on_device(n) : node_on_host(n);
-}
-
 /* A HOST ref counts before its copy exists. */
 static bool held_as_counted(const struct node *n, enum tier tier)
 {
@@ -234,7 +229,7 @@ static void settle_node(struct core *c, uint32_t slot)
     changed_take(c, slot);
     for (uint32_t t = 0; t < TIER_COUNT; t++)
         if (p->tiers[t] != NONE)
-            set_own(c, slot, t, node_in_tier(n, t), held_as_counted(n, t));
+            set_own(c, slot, t, n->residency >> t & 1, held_as_counted(n, t));
     evict_offer(c, slot); /* pass_on may have put it off */
 }
 
