@@ -101,7 +101,7 @@ struct pull *pull_check_in(struct core *c, const struct event *ev)
     }
     if (p->done_pages == p->told_pages)
         pull_time(c, p);
-    pull_bytes_over(c, p, b->bytes);
+    pull_bytes_add(c, p, -b->bytes);
     tenant_at(c, p->tenant)->batches--;
     p->batches--;
     b->used = 0;
@@ -294,7 +294,7 @@ static void issue_batch(struct core *c, struct actions *out, struct pull *p, str
     out->npages += f.pages;
     out->nrefs += b->n;
     out->nspans += b->n;
-    pull_bytes_asked(c, p, b->bytes);
+    pull_bytes_add(c, p, b->bytes);
     tenant_at(c, p->tenant)->batches++;
     p->batches++;
     a->pull.pull = pull_id(c, p);

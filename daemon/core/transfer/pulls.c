@@ -28,18 +28,11 @@ bool pull_may_begin(const struct core *c, uint32_t holder, bool prefetch)
     return prefetch ? share_leaves(c, SHARE_PULLS, holder) : share_room(c, SHARE_PULLS, holder) > 0;
 }
 
-void pull_bytes_asked(const struct core *c, const struct pull *p, uint64_t bytes)
+void pull_bytes_add(const struct core *c, const struct pull *p, uint64_t bytes)
 {
     link_at(c, p->link)->bytes_in_flight += bytes;
     tenant_at(c, p->tenant)->bytes_in_flight += bytes;
     flow_at(c, p->holder)->bytes_in_flight += bytes;
-}
-
-void pull_bytes_over(const struct core *c, const struct pull *p, uint64_t bytes)
-{
-    link_at(c, p->link)->bytes_in_flight -= bytes;
-    tenant_at(c, p->tenant)->bytes_in_flight -= bytes;
-    flow_at(c, p->holder)->bytes_in_flight -= bytes;
 }
 
 struct pull *pull_create(struct core *c, const struct engine *e, uint32_t peer)
@@ -544,7 +537,7 @@ static void forget_batches(struct core *c, struct pull *p)
 
         if (!b->used)
             continue;
-        pull_bytes_over(c, p, b->bytes);
+        pull_bytes_add(c, p, -b->bytes);
         b->used = 0;
     }
 }

@@ -12,9 +12,8 @@ struct pull *pull_create(struct core *c, const struct engine *e, uint32_t peer);
 uint32_t pull_holder(const struct core *c, const struct engine *e, uint32_t peer);
 /* True if one more has a record. Prefetches leave some to fetches that a decode waits for. */
 bool pull_may_begin(const struct core *c, uint32_t holder, bool prefetch);
-/* X8: so many of its bytes were requested; or arrived, or are no longer awaited. */
-void pull_bytes_asked(const struct core *c, const struct pull *p, uint64_t bytes);
-void pull_bytes_over(const struct core *c, const struct pull *p, uint64_t bytes);
+/* X8: adds bytes that were requested; or -bytes, which arrived or are no longer awaited. */
+void pull_bytes_add(const struct core *c, const struct pull *p, uint64_t bytes);
 /* Adds a message about it to its source. Requires room. */
 struct peer_msg *pull_send(const struct core *c, struct actions *out, const struct pull *p,
                            enum peer_msg_kind kind);
