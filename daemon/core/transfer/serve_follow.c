@@ -70,11 +70,6 @@ static enum tern_err find_followed(const struct core *c, const struct peer_msg *
     return tokens_agree(c, t, m, &no->differs) ? TERN_OK : TERN_INVALID;
 }
 
-static void ask_more(struct core *c, struct actions *out, const struct serve *s)
-{
-    serve_msg_add(c, out, s, PEER_PULL_MORE)->at = s->heard;
-}
-
 /* All tokens arrived: it waits for the session. */
 static void heard_all(struct core *c, struct serve *s)
 {
@@ -90,11 +85,10 @@ void serve_follow_open(struct core *c, struct actions *out, uint32_t link, const
     struct peer_msg why = {.err = TERN_OK};
     enum tern_err err = find_followed(c, m, &t, &why);
 
-    if (err == TERN_OK && !serve_may_begin(c, link, m, t->pool))
-        err = TERN_BUSY;
+    if (err == TERN_OK)
+        err = serve_may_begin(c, link, m, t->pool);
     if (err != TERN_OK) {
-        struct peer_msg *no =
-            serve_offer_nothing(out, link, m, err, err == TERN_BUSY ? c->limits.busy_retry_ms : 0);
+        struct peer_msg *no = serve_offer_nothing(c, out, link, m, err);
 
         no->handed = why.handed;
         no->busy = err == TERN_BUSY ? why.busy : TICKET_BUSY_UNSAID;
@@ -112,7 +106,7 @@ void serve_follow_open(struct core *c, struct actions *out, uint32_t link, const
     t->tokens.cut = UINT32_MAX;
     handed_follow(c, t, serve_slot(c, s));
     if (s->heard < s->to)
-        ask_more(c, out, s);
+        serve_msg_add(c, out, s, PEER_PULL_MORE)->at = s->heard;
     else
         heard_all(c, s);
 }
@@ -151,7 +145,7 @@ void serve_follow_tokens(struct core *c, struct actions *out, struct serve *s,
     }
     s->heard = peer_msg_until(m);
     if (s->heard < s->to)
-        ask_more(c, out, s);
+        serve_msg_add(c, out, s, PEER_PULL_MORE)->at = s->heard;
     else
         heard_all(c, s);
 }

@@ -94,16 +94,20 @@ static uint64_t other_layout(const struct pool *p, const struct peer_msg *m)
     return m->layout_hash != p->layout_hash || p->copies ? m->layout_hash : 0;
 }
 
-bool serve_may_begin(const struct core *c, uint32_t link, const struct peer_msg *m, uint32_t pool)
+enum tern_err serve_may_begin(const struct core *c, uint32_t link, const struct peer_msg *m,
+                              uint32_t pool)
 {
     const struct pool *p = pool_at(c, pool);
     struct layout_pair pair = {.from = p->layout_hash, .to = other_layout(p, m)};
     uint32_t holder = serve_holder(c, m, link);
 
+    if (m->from % p->align != 0 || m->history % p->align != 0)
+        return TERN_INVALID;
     if (pair.to != 0 && !resharded_room(c, link, pair))
-        return false;
-    return m->prefetch ? share_leaves(c, SHARE_SERVES, holder)
-                       : share_room(c, SHARE_SERVES, holder) > 0;
+        return TERN_BUSY;
+    if (m->prefetch)
+        return share_leaves(c, SHARE_SERVES, holder) ? TERN_OK : TERN_BUSY;
+    return share_room(c, SHARE_SERVES, holder) > 0 ? TERN_OK : TERN_BUSY;
 }
 
 struct serve *serve_create(struct core *c, uint32_t link, const struct peer_msg *m,
@@ -186,8 +190,8 @@ void serve_start(const struct core *c, struct actions *out, struct serve *s)
     serve_state_move(&s->state, SERVE_OPEN);
 }
 
-struct peer_msg *serve_offer_nothing(struct actions *out, uint32_t link, const struct peer_msg *m,
-                                     enum tern_err err, uint32_t retry_ms)
+struct peer_msg *serve_offer_nothing(const struct core *c, struct actions *out, uint32_t link,
+                                     const struct peer_msg *m, enum tern_err err)
 {
     struct peer_msg *reply;
     struct action *a = action_add(out, ACT_PEER_SEND);
@@ -198,7 +202,7 @@ struct peer_msg *serve_offer_nothing(struct actions *out, uint32_t link, const s
     reply->pull = m->pull;
     reply->trace_id = m->trace_id;
     reply->err = err;
-    reply->retry_ms = retry_ms;
+    reply->retry_ms = err == TERN_BUSY ? c->limits.busy_retry_ms : 0;
     reply->from = reply->to = m->from;
     reply->history = m->history;
     return reply;

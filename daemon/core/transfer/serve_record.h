@@ -5,9 +5,11 @@
 
 #include "core/tree/tokens.h"
 
-/* Returns true if a record is free, and a pair of layouts if the pool's pages are resharded.
- * Prefetches leave some records to transfers that a decode waits for. */
-bool serve_may_begin(const struct core *c, uint32_t link, const struct peer_msg *m, uint32_t pool);
+/* INVALID: the lengths are no multiples of L. BUSY: no record is free, or no pair of layouts if the
+ * pool's pages are resharded. Prefetches leave some records to transfers that a decode waits for.
+ */
+enum tern_err serve_may_begin(const struct core *c, uint32_t link, const struct peer_msg *m,
+                              uint32_t pool);
 
 /* Result of looking up an open's tokens. */
 struct found {
@@ -37,8 +39,8 @@ void serve_ask_more(struct core *c, struct actions *out, const struct serve *s);
 /* SEALING: its pages may be requested from now on. Requires room. */
 void serve_start(const struct core *c, struct actions *out, struct serve *s);
 /* Answers an open that no transfer follows. */
-struct peer_msg *serve_offer_nothing(struct actions *out, uint32_t link, const struct peer_msg *m,
-                                     enum tern_err err, uint32_t retry_ms);
+struct peer_msg *serve_offer_nothing(const struct core *c, struct actions *out, uint32_t link,
+                                     const struct peer_msg *m, enum tern_err err);
 
 /* Returns true if the pool's pages can be sent to the asker's pool, unchanged or resharded. */
 bool serve_suits(const struct pool *p, const struct peer_msg *m);

@@ -71,14 +71,10 @@ void serve_ticket_open(struct core *c, struct actions *out, uint32_t link, const
     enum tern_err err = find_handed(c, m, &f, &why);
     struct serve *s;
 
-    if (err == TERN_OK &&
-        (m->from % pool_at(c, f.pool)->align != 0 || m->history % pool_at(c, f.pool)->align != 0))
-        err = TERN_INVALID;
-    if (err == TERN_OK && !serve_may_begin(c, link, m, f.pool))
-        err = TERN_BUSY;
+    if (err == TERN_OK)
+        err = serve_may_begin(c, link, m, f.pool);
     if (err != TERN_OK) {
-        struct peer_msg *no =
-            serve_offer_nothing(out, link, m, err, err == TERN_BUSY ? c->limits.busy_retry_ms : 0);
+        struct peer_msg *no = serve_offer_nothing(c, out, link, m, err);
 
         no->layout_hash = err == TERN_UNSUPPORTED ? f.other_layout : 0;
         no->handed = why.handed;
@@ -110,7 +106,7 @@ void serve_ticket_tokens(struct core *c, struct actions *out, struct serve *s,
     else if (handed_walked(c, s, &why))
         return;
     serve_free(c, s);
-    no = serve_offer_nothing(out, link, m, err, err == TERN_BUSY ? c->limits.busy_retry_ms : 0);
+    no = serve_offer_nothing(c, out, link, m, err);
     no->busy = why;
     no->differs = differs;
 }

@@ -72,10 +72,10 @@ static void serve_asked(struct core *c, struct actions *out, uint32_t link,
 
     if (m->from != 0 || m->until != 0 || m->to != n * m->each || n > BLOCKS_ASKED_MAX ||
         (n > 1 && m->nkeys > 0)) {
-        serve_offer_nothing(out, link, m, TERN_INVALID, 0);
+        serve_offer_nothing(c, out, link, m, TERN_INVALID);
         return;
     }
-    answer = serve_offer_nothing(out, link, m, TERN_OK, 0);
+    answer = serve_offer_nothing(c, out, link, m, TERN_OK);
     answer->each = one.to = m->each;
     for (uint32_t i = 0; i < n; i++, c->visits++, one.tokens += m->each) {
         find_prefix(c, link, &one, &f);
@@ -116,13 +116,11 @@ static void serve_open(struct core *c, struct actions *out, uint32_t link, const
 {
     struct serve *s;
     struct found f;
+    enum tern_err err;
 
-    if (m->tenant >= c->limits.tenants) {
-        serve_offer_nothing(out, link, m, TERN_DENIED, 0);
-        return;
-    }
-    if (!peer_tokens_fit(m)) {
-        serve_offer_nothing(out, link, m, TERN_INVALID, 0);
+    if (m->tenant >= c->limits.tenants || !peer_tokens_fit(m)) {
+        serve_offer_nothing(c, out, link, m,
+                            m->tenant >= c->limits.tenants ? TERN_DENIED : TERN_INVALID);
         return;
     }
     if (m->each != 0) {
@@ -141,16 +139,13 @@ static void serve_open(struct core *c, struct actions *out, uint32_t link, const
     if (f.node == NONE || (!f.more && node_at(c, f.node)->depth < serve_least(m))) {
         bool other = f.node == NONE && f.other_layout != 0;
 
-        serve_offer_nothing(out, link, m, other ? TERN_UNSUPPORTED : TERN_OK, 0)->layout_hash =
+        serve_offer_nothing(c, out, link, m, other ? TERN_UNSUPPORTED : TERN_OK)->layout_hash =
             other ? f.other_layout : 0;
         return;
     }
-    if (m->from % pool_at(c, f.pool)->align != 0 || m->history % pool_at(c, f.pool)->align != 0) {
-        serve_offer_nothing(out, link, m, TERN_INVALID, 0);
-        return;
-    }
-    if (!serve_may_begin(c, link, m, f.pool)) {
-        serve_offer_nothing(out, link, m, TERN_BUSY, c->limits.busy_retry_ms);
+    err = serve_may_begin(c, link, m, f.pool);
+    if (err != TERN_OK) {
+        serve_offer_nothing(c, out, link, m, err);
         return;
     }
     s = serve_create(c, link, m, &f);
@@ -167,8 +162,13 @@ static void serve_tokens(struct core *c, struct actions *out, struct serve *s,
     struct token_view w = serve_view(c, m, pool_at(c, s->pool)->align);
     uint32_t link = s->link;
 
-    if (m->to != s->to || m->at != node_at(c, s->node)->depth || !peer_tokens_fit(m)) {
+    if (!peer_tokens_fit(m) ||
+        (!s->follow && (m->to != s->to || m->at != node_at(c, s->node)->depth))) {
         serve_set_ending(c, s, TERN_INVALID);
+        return;
+    }
+    if (s->follow) {
+        serve_follow_tokens(c, out, s, m);
         return;
     }
     serve_move(c, s, node_walk(c, s->node, &w));
@@ -177,26 +177,17 @@ static void serve_tokens(struct core *c, struct actions *out, struct serve *s,
         enum tern_err err = s->handed.gen != 0 ? TERN_GONE : TERN_OK;
 
         serve_free(c, s);
-        serve_offer_nothing(out, link, m, err, 0);
+        serve_offer_nothing(c, out, link, m, err);
     } else if (serve_more_follow(c, m, s->node)) {
         serve_ask_more(c, out, s);
     } else if (s->handed.gen != 0) {
         serve_ticket_tokens(c, out, s, m);
     } else if (node_at(c, state_above(c, s->node))->depth < s->least) {
         serve_free(c, s);
-        serve_offer_nothing(out, link, m, TERN_OK, 0);
+        serve_offer_nothing(c, out, link, m, TERN_OK);
     } else {
         serve_walked(c, s);
     }
-}
-
-static void follow_tokens(struct core *c, struct actions *out, struct serve *s,
-                          const struct peer_msg *m)
-{
-    if (peer_tokens_fit(m))
-        serve_follow_tokens(c, out, s, m);
-    else
-        serve_set_ending(c, s, TERN_INVALID);
 }
 
 /* Finds the transfer of a peer's message on this link. */
@@ -224,10 +215,8 @@ void serve_msg(struct core *c, struct actions *out, uint32_t link, const struct 
 
     if (m->kind == PEER_PULL_OPEN)
         serve_open(c, out, link, m);
-    if (m->kind == PEER_PULL_TOKENS && s && s->state == SERVE_WALKING && !s->follow)
+    if (m->kind == PEER_PULL_TOKENS && s && s->state == SERVE_WALKING)
         serve_tokens(c, out, s, m);
-    if (m->kind == PEER_PULL_TOKENS && s && s->state == SERVE_WALKING && s->follow)
-        follow_tokens(c, out, s, m);
     if (m->kind == PEER_PULL_NEXT && s && s->state == SERVE_OPEN && m->at == s->told &&
         s->told < s->to) {
         s->wants = 1;
