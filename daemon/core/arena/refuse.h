@@ -22,10 +22,12 @@ static inline enum tern_err refuse_numbers(struct reply *ret, enum tern_err err,
     return refuse(ret, err, text);
 }
 
+/* The same for the result of a check that has its own reason. Returns TERN_OK, and refuses nothing,
+ * if `err` is that. */
 static inline enum tern_err refuse_why(struct reply *ret, enum tern_err err,
                                        const struct reason *why)
 {
-    return refuse_numbers(ret, err, why->text, why->number);
+    return err == TERN_OK ? TERN_OK : refuse_numbers(ret, err, why->text, why->number);
 }
 
 /* Refuses one operation of a Step in the same way. */
@@ -38,9 +40,9 @@ static inline enum tern_err refuse_op(struct op_result *ret, enum tern_err err, 
 static inline enum tern_err refuse_op_why(struct op_result *ret, enum tern_err err,
                                           const struct reason *why)
 {
-    for (uint32_t i = 0; i < REPLY_NUMBERS; i++)
+    for (uint32_t i = 0; i < REPLY_NUMBERS && err != TERN_OK; i++)
         ret->number[i] = why->number[i];
-    return refuse_op(ret, err, why->text);
+    return err == TERN_OK ? TERN_OK : refuse_op(ret, err, why->text);
 }
 
 /* A repetition continues the operation: its piece has ended, or the answer is full. */

@@ -29,9 +29,7 @@ static enum tern_err tokens_check(const struct req_tokens *t, struct reply *ret)
         return refuse(ret, TERN_INVALID, TOO_MANY_TOKENS);
     if (t->nkeys > EXTRA_KEYS_MAX)
         return refuse(ret, TERN_INVALID, TOO_MANY_KEYS);
-    if (keys_in_order(t, &why) != TERN_OK)
-        return refuse_why(ret, TERN_INVALID, &why);
-    return TERN_OK;
+    return refuse_why(ret, keys_in_order(t, &why), &why);
 }
 
 /* T20: shortens the list to the whole chunks that a piece takes. Returns their tokens; 0: all. */
@@ -193,7 +191,6 @@ static enum tern_err match_back(struct core *c, struct session *s, uint32_t base
     uint32_t at = s->node, below = NONE, take;
     struct token_need need;
     struct reason why;
-    enum tern_err err;
 
     if (s->state != SESSION_MATCHING || base >= s->tokens.first)
         return TERN_OK;
@@ -205,9 +202,7 @@ static enum tern_err match_back(struct core *c, struct session *s, uint32_t base
     need = (struct token_need){.blocks = div_up(take, TOKEN_BLOCK)};
     if (take > 0)
         need.keys = node_keys_below(c, node_at(c, below), base);
-    err = tokens_room(c, s->pool, need, &why);
-    if (err != TERN_OK)
-        return refuse_why(ret, err, &why);
+    TRY(refuse_why(ret, tokens_room(c, s->pool, need, &why), &why));
     tokens_init(&s->tokens, node_at(c, at)->depth);
     if (take > 0)
         tokens_prepend(c, &s->tokens, node_at(c, below), take);
@@ -353,7 +348,6 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
     uint32_t common, length;
     struct token_need need;
     struct reason why;
-    enum tern_err err;
 
     common = tokens_list_common(c, s, &t);
     if (m->more && common == t.base + t.n)
@@ -378,9 +372,7 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
     kept.end = common;
     need = (struct token_need){tokens_blocks_needed(&kept, t.n), t.nkeys, &s->tokens, common + t.n};
     token_need_cut(c, &need, common);
-    err = tokens_room(c, s->pool, need, &why);
-    if (err != TERN_OK)
-        return refuse_why(ret, err, &why);
+    TRY(refuse_why(ret, tokens_room(c, s->pool, need, &why), &why));
     session_give_tail(c, s, length, m->step);
     if (s->finished > common)
         s->finished = common;

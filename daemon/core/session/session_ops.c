@@ -50,8 +50,7 @@ static enum tern_err extend_fits(const struct core *c, const struct session *s,
         return TERN_INVALID;
     if (op->tokens.nkeys > EXTRA_KEYS_MAX)
         return refuse_op(ret, TERN_INVALID, TOO_MANY_KEYS);
-    if (keys_in_order(&op->tokens, &why) != TERN_OK)
-        return refuse_op_why(ret, TERN_INVALID, &why);
+    TRY(refuse_op_why(ret, keys_in_order(&op->tokens, &why), &why));
     end = to->allocated > end ? to->allocated : end;
     if (session_too_deep(c, s, end))
         return refuse_op(ret, TERN_INVALID, TABLE_TOO_DEEP);
@@ -196,7 +195,6 @@ static enum tern_err op_extend(struct core *c, struct actions *out, struct engin
                                       op->tokens.nkeys, &s->tokens, s->tokens.end + op->tokens.n};
     uint32_t need[GROUPS_MAX] = {0}, held[GROUPS_MAX];
     struct reason why;
-    enum tern_err err;
 
     for (uint32_t g = 0; g < p->ngroups && to.allocated <= SESSION_TOKENS_MAX; g++) {
         uint32_t pt = p->group[g].layout.page_tokens, have = s->base[g] + s->owned[g].n;
@@ -208,9 +206,7 @@ static enum tern_err op_extend(struct core *c, struct actions *out, struct engin
             need[g] = div_up(to.allocated, pt) > have ? div_up(to.allocated, pt) - have : 0;
     }
     TRY(extend_check(c, out, s, op, &to, need, ret));
-    err = tokens_room(c, s->pool, tokens, &why);
-    if (err != TERN_OK)
-        return refuse_op_why(ret, err, &why);
+    TRY(refuse_op_why(ret, tokens_room(c, s->pool, tokens, &why), &why));
     TRY(extend_pages(c, out, e, s, op, (struct page_need){need, held}, ret));
     check(tokens_append(c, &s->tokens, op->tokens.v, op->tokens.n, op->tokens.keys,
                         op->tokens.nkeys) == TERN_OK);

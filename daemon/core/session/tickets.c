@@ -146,7 +146,6 @@ static enum tern_err room_check(struct core *c, const struct session *s,
     const struct token_need need = {.blocks = div_up(r->blob_bytes, 4 * TOKEN_BLOCK)};
     struct handing n = count_pages(c, s);
     struct reason why;
-    enum tern_err err;
 
     if (r->blob_bytes > TICKET_BLOB_BYTES || r->blob.n != div_up(r->blob_bytes, 4))
         return refuse(ret, TERN_INVALID, "a ticket has a blob of at most 65,536 bytes");
@@ -158,8 +157,7 @@ static enum tern_err room_check(struct core *c, const struct session *s,
                       "and a ticket names at most 256");
     if (!retire_ready(c, engine_at(c, s->engine), session_step(s, r->step)))
         return refuse(ret, TERN_BUSY, share_refused(SHARE_RETIRES));
-    err = tokens_room(c, s->pool, need, &why);
-    return err == TERN_OK ? TERN_OK : refuse_why(ret, err, &why);
+    return refuse_why(ret, tokens_room(c, s->pool, need, &why), &why);
 }
 
 static void keep_blob(struct core *c, struct session *s, const struct req_handoff *r)
