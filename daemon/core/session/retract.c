@@ -487,26 +487,24 @@ static enum load_next load_walked(struct core *c, struct session *s, struct repl
 static enum load_next load_goes_on(struct core *c, struct session *s, uint32_t end,
                                    struct reply *why)
 {
-    const char *text;
     enum tern_err err;
 
     if (s->load.state == LOAD_COMING && s->copies_lost != c->copies_lost) {
         s->copies_lost = c->copies_lost;
         load_to(s, LOAD_LOOKING);
     }
-    err = load_walk(c, s, end, &text);
-    if (err == TERN_CORRUPT || err == TERN_BUSY)
-        refuse(why, err, text);
-    else if (err == TERN_OK && load_passed(c, s))
+    err = load_walk(c, s, end, why);
+    if (why->err != TERN_OK)
+        return LOAD_ON;
+    if (err == TERN_OK && load_passed(c, s))
         return load_walked(c, s, why);
-    else if (err == TERN_OK && c->visits >= end)
+    if (err == TERN_OK && c->visits >= end)
         return LOAD_MORE;
-    else if (err == TERN_OK && copy_goes_to(node_at(c, s->load.at), TIER_DEVICE))
+    if (err == TERN_OK && copy_goes_to(node_at(c, s->load.at), TIER_DEVICE))
         return LOAD_WAITS;
-    else { /* a page is missing for which no copy has begun */
-        pages_promise_take(session_pool(c, s), s->promised, s->promised);
-        load_to(s, LOAD_COUNTING);
-    }
+    /* A page is missing for which no copy has begun. */
+    pages_promise_take(session_pool(c, s), s->promised, s->promised);
+    load_to(s, LOAD_COUNTING);
     return LOAD_ON;
 }
 

@@ -43,7 +43,6 @@ enum tern_err session_open(struct core *c, struct call *call, struct reply *ret)
     const struct tenant *tenant = tenant_at(c, e->tenant);
     struct pool *p;
     struct session *s;
-    const char *text;
     uint32_t root, slot, gen;
 
     TRY(session_pool_find(c, e, r->pool, &p, ret));
@@ -58,8 +57,7 @@ enum tern_err session_open(struct core *c, struct call *call, struct reply *ret)
             (const uint64_t[REPLY_NUMBERS]){tenant->sessions, (uint32_t)tenant->tickets.standing});
     if (share_room(c, SHARE_SESSIONS, e->tenant) == 0)
         return refuse(ret, TERN_BUSY, share_refused(SHARE_SESSIONS));
-    if (space_open(c, pool_slot(c, p), r->ns, &root, &text) != TERN_OK)
-        return refuse(ret, TERN_BUSY, text);
+    TRY(space_open(c, pool_slot(c, p), r->ns, &root, ret));
     share_take(c, SHARE_SESSIONS, e->tenant);
     slot = session_slot_take(c);
     s = session_at(c, slot);

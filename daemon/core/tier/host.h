@@ -55,8 +55,8 @@ bool load_passed(const struct core *c, const struct session *s);
  * brings. BEGINNING: adds the load to each node's loaders, so nothing that the node has leaves a
  * tier, and begins the copies, which use what is promised. COMING: stops at a node that is still
  * incomplete. POOL_EXHAUSTED: a node lacks more than was promised. CORRUPT and BUSY end the load;
- * *ret_text has the reason. */
-enum tern_err load_walk(struct core *c, struct session *s, uint32_t end, const char **ret_text);
+ * *why has the reason. */
+enum tern_err load_walk(struct core *c, struct session *s, uint32_t end, struct reply *why);
 /* Queues the begun copies, from the top down, and ends the promise. */
 void load_queue(struct core *c, struct session *s);
 /* ENDING, LEAVING: removes the load from the nodes' loaders, up to `end` visits. A copy that nobody

@@ -2,6 +2,7 @@
  * host.h. While a load-back is queued or running, its copy state holds the node on the host. */
 #include "core/tier/host.h"
 
+#include "core/arena/refuse.h"
 #include "core/busy.h"
 #include "core/tree/copies.h"
 #include "core/tree/events.h"
@@ -132,24 +133,21 @@ static uint32_t device_lacks(const struct pool *p, const struct node *n, uint32_
 
 /* Finds the groups whose copy has to begin. CORRUPT, BUSY: it cannot begin. */
 static enum tern_err wants_copy(const struct pool *p, const struct node *n, uint32_t state_from,
-                                uint32_t *ret_groups, const char **ret_text)
+                                uint32_t *ret_groups, struct reply *why)
 {
     const uint32_t lacks = device_lacks(p, n, state_from);
 
     *ret_groups = 0;
-    *ret_text = LOAD_AWAITS_COMMIT;
     if (n->state.refilling && n->depth > state_from)
-        return TERN_BUSY;
+        return refuse(why, TERN_BUSY, LOAD_AWAITS_COMMIT);
     if (lacks == 0 || copy_goes_to(n, TIER_DEVICE))
         return TERN_OK;
-    if (n->tier[TIER_HOST].corrupt) {
-        *ret_text = LOAD_CORRUPT;
-        return TERN_CORRUPT;
-    }
+    if (n->tier[TIER_HOST].corrupt)
+        return refuse(why, TERN_CORRUPT, LOAD_CORRUPT);
     if (n->work.copy != COPY_NONE)
-        *ret_text = LOAD_AWAITS_COPY;
-    if (n->work.copy != COPY_NONE || !node_visible(n))
-        return TERN_BUSY;
+        return refuse(why, TERN_BUSY, LOAD_AWAITS_COPY);
+    if (!node_visible(n))
+        return refuse(why, TERN_BUSY, LOAD_AWAITS_COMMIT);
     *ret_groups = lacks;
     return TERN_OK;
 }
@@ -174,7 +172,7 @@ static enum tern_err load_begin(struct core *c, struct session *s, uint32_t grou
     return TERN_OK;
 }
 
-enum tern_err load_walk(struct core *c, struct session *s, uint32_t end, const char **ret_text)
+enum tern_err load_walk(struct core *c, struct session *s, uint32_t end, struct reply *why)
 {
     struct load *l = &s->load;
     const struct pool *p = pool_at(c, s->pool);
@@ -186,7 +184,7 @@ enum tern_err load_walk(struct core *c, struct session *s, uint32_t end, const c
         if (l->state == LOAD_COMING && device_lacks(p, at, l->state_from) != 0)
             return TERN_OK;
         if (l->state != LOAD_COMING)
-            TRY(wants_copy(p, at, l->state_from, &groups, ret_text));
+            TRY(wants_copy(p, at, l->state_from, &groups, why));
         if (l->state == LOAD_BEGINNING)
             TRY(load_begin(c, s, groups));
         else

@@ -1,5 +1,6 @@
 /* The prefix tree. See nodes.h. */
 #include "core/arena/hashed.h"
+#include "core/arena/refuse.h"
 #include "core/tree/copies.h"
 #include "core/tree/events.h"
 #include "core/tree/records.h"
@@ -121,16 +122,14 @@ static uint32_t space_make(struct core *c, uint32_t pool, struct namespace_id ns
 }
 
 enum tern_err space_open(struct core *c, uint32_t pool, struct namespace_id ns, uint32_t *ret_root,
-                         const char **ret_text)
+                         struct reply *ret)
 {
     uint32_t root = space_root(c, pool, ns);
 
-    *ret_text = share_refused(SHARE_NAMESPACES);
     if (root == NONE && !records_room(c, pool, SHARE_NAMESPACES, 1))
-        return TERN_BUSY;
-    *ret_text = share_refused(SHARE_NODES);
+        return refuse(ret, TERN_BUSY, share_refused(SHARE_NAMESPACES));
     if (root == NONE && !records_room(c, pool, SHARE_NODES, 1))
-        return TERN_BUSY;
+        return refuse(ret, TERN_BUSY, share_refused(SHARE_NODES));
     *ret_root = root == NONE ? space_make(c, pool, ns) : root;
     return TERN_OK;
 }

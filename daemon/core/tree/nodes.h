@@ -11,10 +11,10 @@
 
 /* Returns the root of (pool, namespace); NONE: it does not exist. */
 uint32_t space_root(const struct core *c, uint32_t pool, struct namespace_id ns);
-/* The same, but creates it if needed. BUSY with a static text: the tenant's share of the records is
- * used up, and not enough can be evicted. */
+/* The same, but creates it if needed. BUSY: the tenant's share of the records is used up, and not
+ * enough can be evicted. */
 enum tern_err space_open(struct core *c, uint32_t pool, struct namespace_id ns, uint32_t *ret_root,
-                         const char **ret_text);
+                         struct reply *ret);
 
 /* Returns the child of `parent` for the view's next chunk; NONE if there is none. */
 uint32_t node_child(const struct core *c, uint32_t parent, struct token_view *w);
