@@ -43,7 +43,7 @@ enum tern_err request_step(struct core *c, struct call *call, struct reply *ret)
         if (c->visits >= batch_end(c))
             c->piece_end = c->visits; /* a Close frees nothing yet */
         if (op->kind == STEP_UNLEASE)
-            result->err = lease_return(c, call->engine, op, &result->text);
+            result->err = lease_return(c, call->engine, op, result);
         else
             session_op(c, call->out, call->engine, op, result);
         if (told)

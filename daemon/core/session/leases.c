@@ -74,22 +74,21 @@ enum tern_err page_lease(struct core *c, struct call *call, struct reply *ret)
 }
 
 static enum tern_err page_named(const struct core *c, const struct engine *e, const struct pool *p,
-                                const struct table_run *run, uint32_t i, const char **ret_text)
+                                const struct table_run *run, uint32_t i, struct op_result *ret)
 {
     struct page *page = page_find(c, p, run->group, run->refs[i]);
 
-    *ret_text = "the pool has no such page in that group: its index is wrong, or the page was "
-                "released and reused";
     if (!page)
-        return TERN_GONE;
-    *ret_text = "that page is not leased to this engine: it was already assigned, or never leased";
+        return refuse_op(ret, TERN_GONE,
+                         "the pool has no such page in that group: its index is wrong, or the page "
+                         "was released and reused");
     if (page->state != PAGE_LEASED || page->owner != engine_slot(c, e))
-        return TERN_CONFLICT;
-    *ret_text = "the operation names a page twice";
+        return refuse_op(
+            ret, TERN_CONFLICT,
+            "that page is not leased to this engine: it was already assigned, or never leased");
     if (page->chain == NAMED)
-        return TERN_CONFLICT;
+        return refuse_op(ret, TERN_CONFLICT, "the operation names a page twice");
     page->chain = NAMED;
-    *ret_text = NULL;
     return TERN_OK;
 }
 
@@ -102,11 +101,11 @@ static void forget_names(const struct core *c, const struct pool *p, const struc
 
 /* Names all of them, or leaves none marked. */
 static enum tern_err name_all(const struct core *c, const struct engine *e, const struct pool *p,
-                              const struct step_op *op, const char **ret_text)
+                              const struct step_op *op, struct op_result *ret)
 {
     for (uint32_t r = 0; r < op->nruns; r++)
         for (uint32_t i = 0; i < op->runs[r].n; i++) {
-            enum tern_err err = page_named(c, e, p, &op->runs[r], i, ret_text);
+            enum tern_err err = page_named(c, e, p, &op->runs[r], i, ret);
 
             if (err == TERN_OK)
                 continue;
@@ -118,24 +117,18 @@ static enum tern_err name_all(const struct core *c, const struct engine *e, cons
     return TERN_OK;
 }
 
-static enum tern_err groups_in_order(const struct step_op *op, const char **ret_text)
+enum tern_err lease_claim(struct core *c, struct engine *e, const struct pool *p,
+                          const struct step_op *op, struct list ret_pages[GROUPS_MAX],
+                          struct op_result *ret)
 {
-    *ret_text = "the operation's runs must name groups in ascending order, each group once";
     for (uint32_t r = 1; r < op->nruns; r++)
         if (op->runs[r].group <= op->runs[r - 1].group)
-            return TERN_INVALID;
-    *ret_text = NULL;
-    return TERN_OK;
-}
-
-enum tern_err lease_claim(struct core *c, struct engine *e, const struct pool *p,
-                          const struct step_op *op, struct list ret[GROUPS_MAX],
-                          const char **ret_text)
-{
-    TRY(groups_in_order(op, ret_text));
-    TRY(name_all(c, e, p, op, ret_text));
+            return refuse_op(
+                ret, TERN_INVALID,
+                "the operation's runs must name groups in ascending order, each group once");
+    TRY(name_all(c, e, p, op, ret));
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
-        ret[g] = LIST_EMPTY;
+        ret_pages[g] = LIST_EMPTY;
     for (uint32_t r = 0; r < op->nruns; r++) {
         const struct table_run *run = &op->runs[r];
 
@@ -144,7 +137,7 @@ enum tern_err lease_claim(struct core *c, struct engine *e, const struct pool *p
             uint32_t record = page_record(c, page_find(c, p, run->group, run->refs[i]));
 
             page_list_remove(c, &e->leased, record);
-            page_list_push(c, &ret[run->group], record);
+            page_list_push(c, &ret_pages[run->group], record);
         }
         e->leased_of[pool_slot(c, p)] -= run->n;
     }
@@ -153,7 +146,7 @@ enum tern_err lease_claim(struct core *c, struct engine *e, const struct pool *p
 }
 
 enum tern_err lease_return(struct core *c, struct engine *e, const struct step_op *op,
-                           const char **ret_text)
+                           struct op_result *ret)
 {
     struct list of[GROUPS_MAX], pages = LIST_EMPTY;
     struct reply said = {.text = NULL};
@@ -161,17 +154,17 @@ enum tern_err lease_return(struct core *c, struct engine *e, const struct step_o
     enum tern_err err = session_pool_find(c, e, op->pool, &p, &said);
     uint32_t n = 0;
 
-    *ret_text = said.text;
-    TRY(err);
+    if (err != TERN_OK)
+        return refuse_op(ret, err, said.text);
     for (uint32_t r = 0; r < op->nruns; r++)
         n += op->runs[r].n;
-    *ret_text = "the operation releases too many pages for this Step: repeat it in its own";
     if (n > GIVE_AT_ONCE_PAGES && c->visits > 0 && c->visits + n > batch_end(c))
-        return TERN_BUSY;
-    *ret_text = share_refused(SHARE_RETIRES);
+        return refuse_op(
+            ret, TERN_BUSY,
+            "the operation releases too many pages for this Step: repeat it in its own");
     if (!retire_ready(c, e, op->step))
-        return TERN_BUSY;
-    TRY(lease_claim(c, e, p, op, of, ret_text));
+        return refuse_op(ret, TERN_BUSY, share_refused(SHARE_RETIRES));
+    TRY(lease_claim(c, e, p, op, of, ret));
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
         page_list_append(c, &pages, &of[g]);
     c->visits += pages.n;

@@ -152,7 +152,7 @@ static enum tern_err extend_pages(struct core *c, struct actions *out, struct en
     enum tern_err err;
 
     if (op->kind == STEP_ASSIGN) {
-        TRY(lease_claim(c, e, p, op, of, &ret->text));
+        TRY(lease_claim(c, e, p, op, of, ret));
         assign_take(c, s, of);
         return TERN_OK;
     }
@@ -305,18 +305,16 @@ static void keep_finished_tokens(struct core *c, struct session *s)
 
 /* Checks for a release record, and room for the answer to a load that ends here. */
 static enum tern_err give_back_ready(const struct core *c, const struct actions *out,
-                                     const struct session *s, uint64_t step, const char **ret_text)
+                                     const struct session *s, uint64_t step, struct op_result *ret)
 {
-    *ret_text = share_refused(SHARE_RETIRES);
     if (!retire_ready(c, engine_at(c, s->engine), session_step(s, step)))
-        return TERN_BUSY;
-    *ret_text = NULL;
+        return refuse_op(ret, TERN_BUSY, share_refused(SHARE_RETIRES));
     return s->state != SESSION_LOADING || actions_room(out) > 0 ? TERN_OK : TERN_BUSY;
 }
 
 /* S7: frees the table in any state of the session, which keeps the tokens of its last Finish. */
 static enum tern_err table_end(struct core *c, struct actions *out, struct session *s,
-                               uint64_t at_step, const char **ret_text)
+                               uint64_t at_step, struct op_result *ret)
 {
     struct engine *e = engine_at(c, s->engine);
     uint64_t step = session_step(s, at_step);
@@ -324,14 +322,11 @@ static enum tern_err table_end(struct core *c, struct actions *out, struct sessi
     uint32_t root, n = session_owns(c, s);
     bool at_once;
 
-    *ret_text = RELEASING;
     if (s->releasing)
-        return TERN_BUSY;
-    TRY(give_back_ready(c, out, s, at_step, ret_text));
-    *ret_text = share_refused(SHARE_RETIRES);
+        return refuse_op(ret, TERN_BUSY, RELEASING);
+    TRY(give_back_ready(c, out, s, at_step, ret));
     if (!session_tail_ready(c, e, step, n))
-        return TERN_BUSY;
-    *ret_text = NULL;
+        return refuse_op(ret, TERN_BUSY, share_refused(SHARE_RETIRES));
     if (s->ticket_state != TICKET_NONE)
         handed_leave(c, s);
     if (s->pull != NONE)
@@ -364,26 +359,26 @@ static enum tern_err op_abort(struct core *c, struct actions *out, struct sessio
 {
     if (s->state == SESSION_IDLE || s->state == SESSION_OPEN)
         return TERN_OK; /* nothing was admitted: the session is unchanged */
-    return table_end(c, out, s, op->step, &ret->text);
+    return table_end(c, out, s, op->step, ret);
 }
 
 enum tern_err session_table_end(struct core *c, struct actions *out, struct session *s,
-                                uint64_t step, uint32_t keep, const char **ret_text)
+                                uint64_t step, uint32_t keep, struct op_result *ret)
 {
     uint32_t finished = s->finished;
     enum tern_err err;
 
     s->finished = finished < keep ? finished : keep;
-    err = table_end(c, out, s, step, ret_text);
+    err = table_end(c, out, s, step, ret);
     if (err != TERN_OK)
         s->finished = finished;
     return err;
 }
 
 enum tern_err session_end(struct core *c, struct actions *out, struct session *s, uint64_t step,
-                          const char **ret_text)
+                          struct op_result *ret)
 {
-    TRY(give_back_ready(c, out, s, step, ret_text));
+    TRY(give_back_ready(c, out, s, step, ret));
     if (reply_waits(c, &s->close_reply) && actions_room(out) < 2)
         return TERN_BUSY;
     load_end(c, out, s, false);
@@ -428,7 +423,7 @@ enum tern_err request_session_end(struct core *c, struct call *call, struct repl
 {
     struct session_id id = call->req->session_end.session;
     struct session *s = id.slot < c->limits.sessions ? session_at(c, id.slot) : NULL;
-    const char *text;
+    struct op_result why = {.text = ""};
     struct engine *e;
     enum tern_err err;
 
@@ -444,9 +439,9 @@ enum tern_err request_session_end(struct core *c, struct call *call, struct repl
     }
     TRY(end_check(c, s, ret));
     e = engine_at(c, s->engine);
-    err = session_end(c, call->out, s, e->named, &text);
+    err = session_end(c, call->out, s, e->named, &why);
     if (err != TERN_OK)
-        return refuse(ret, err, text ? text : "");
+        return refuse(ret, err, why.text);
     ret->session_end.until_step = e->named > e->done_min ? e->named : 0;
     return TERN_OK;
 }
@@ -494,7 +489,7 @@ static enum tern_err apply(struct core *c, struct actions *out, struct engine *e
     case STEP_COMMIT: return session_commit(c, out, e, s, op, ret);
     case STEP_FINISH: return op_finish(c, e, s, op, ret);
     case STEP_ABORT: return op_abort(c, out, s, op, ret);
-    case STEP_CLOSE: return session_end(c, out, s, op->step, &ret->text);
+    case STEP_CLOSE: return session_end(c, out, s, op->step, ret);
     case STEP_SLIDE: return op_slide(c, e, s, op, ret);
     case STEP_RELEASE: state_release(c, s->node); return TERN_OK;
     case STEP_WRITTEN: return refuse_op(ret, TERN_UNSUPPORTED, UNITS_WITH_COMMIT);

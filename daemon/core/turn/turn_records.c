@@ -231,11 +231,6 @@ enum tern_err record_rollback(struct core *c, struct call *call, struct reply *r
     return TERN_OK;
 }
 
-struct outcome {
-    enum tern_err err;
-    const char *text;
-};
-
 /* M1: drops the blobs of the record that no rollback reaches since the last append. Those before it
  * have lost theirs already. */
 static void strip(struct core *c, struct session *s)
@@ -265,17 +260,17 @@ static bool hash_equal(struct list_hash a, struct list_hash b)
     return a.hi == b.hi && a.lo == b.lo;
 }
 
-static struct outcome append(struct core *c, struct session *s, struct turn_record *r,
-                             const struct record_checked *found)
+static enum tern_err append(struct core *c, struct session *s, struct turn_record *r,
+                            const struct record_checked *found, struct op_result *ret)
 {
     const struct turn_record *last = last_of(c, s);
 
     if (recorded(c, s) != r->body.from || found->nhashes != 2)
-        return (struct outcome){TERN_INTERNAL, "the stored list changed under the record"};
+        return refuse_op(ret, TERN_INTERNAL, "the stored list changed under the record");
     if (last && !hash_equal(last->hash, found->hash[0]))
-        return (struct outcome){
-            TERN_CONFLICT,
-            "the stored list is not a prefix of this one: roll back to their common prefix"};
+        return refuse_op(
+            ret, TERN_CONFLICT,
+            "the stored list is not a prefix of this one: roll back to their common prefix");
     record_list_remove(c, &c->checks, turn_record_slot(c, r));
     section_free(c, r, &r->body.before);
     r->hash = found->hash[1];
@@ -284,7 +279,7 @@ static struct outcome append(struct core *c, struct session *s, struct turn_reco
     s->prepared = NONE;
     s->rolled = 0;
     strip(c, s);
-    return (struct outcome){TERN_OK, ""};
+    return TERN_OK;
 }
 
 /* Number of the last records that are not prefixes of the prompt. */
@@ -300,33 +295,31 @@ static uint32_t behind_prompt(const struct core *c, const struct session *s,
     return s->records.n;
 }
 
-static struct outcome roll_back(struct core *c, struct actions *out, struct session *s,
-                                const struct turn_record *r, const struct record_checked *found)
+static enum tern_err roll_back(struct core *c, struct actions *out, struct session *s,
+                               const struct turn_record *r, const struct record_checked *found,
+                               struct op_result *ret)
 {
     uint32_t behind, at, length;
-    struct outcome table = {TERN_OK, ""};
 
     if (found->nhashes == 0 || found->nhashes - 1 > s->records.n)
-        return (struct outcome){TERN_INTERNAL, "the stored list changed under the rollback"};
+        return refuse_op(ret, TERN_INTERNAL, "the stored list changed under the rollback");
     behind = behind_prompt(c, s, r, found);
     at = record_list_last(c, &s->records);
     for (uint32_t i = 0; i < behind && at != NONE; i++)
         at = record_list_before(c, &s->records, at);
     if (behind > rollback_left(s) || (at != NONE && stripped(turn_record_at(c, at))))
-        return (struct outcome){
-            TERN_INVALID, "the rollback goes behind the records whose blobs are kept (blobs_kept): "
-                          "nothing was changed; close the session and open another"};
+        return refuse_op(ret, TERN_INVALID,
+                         "the rollback goes behind the records whose blobs are kept (blobs_kept): "
+                         "nothing was changed; close the session and open another");
     length = at == NONE ? 0 : turn_record_at(c, at)->body.length;
     if (s->committed > length)
-        table.err = session_table_end(c, out, s, r->step, length, &table.text);
-    if (table.err != TERN_OK)
-        return (struct outcome){table.err, table.text ? table.text : ""};
+        TRY(session_table_end(c, out, s, r->step, length, ret));
     for (uint32_t i = 0; i < behind; i++)
         record_drop(c, last_of(c, s));
     if (s->records_exposed > length)
         s->records_exposed = length; /* later records behind it are not exposed yet */
     s->rolled += behind;
-    return (struct outcome){TERN_OK, ""};
+    return TERN_OK;
 }
 
 /* The session, if it still exists in the turn that prepared the record; M8: a close that waits for
@@ -338,25 +331,28 @@ static struct session *taker(const struct core *c, const struct turn_record *r)
     return s && s->gate == GATE_CLAIMED && s->turn_gen == r->turn_gen ? s : NULL;
 }
 
-static struct outcome take(struct core *c, struct actions *out, struct session *s,
-                           struct turn_record *r, const struct record_checked *found)
+static enum tern_err take(struct core *c, struct actions *out, struct session *s,
+                          struct turn_record *r, const struct record_checked *found,
+                          struct op_result *ret)
 {
     if (!s)
-        return (struct outcome){TERN_GONE,
-                                "the turn ended or its session was closed: nothing was stored"};
+        return refuse_op(ret, TERN_GONE,
+                         "the turn ended or its session was closed: nothing was stored");
     if (found->err == TERN_CORRUPT)
-        return (struct outcome){TERN_CORRUPT, "a page of the record memory was lost and nothing "
-                                              "was stored: prepare the record again"};
+        return refuse_op(ret, TERN_CORRUPT,
+                         "a page of the record memory was lost and nothing was stored: prepare the "
+                         "record again");
     if (found->err != TERN_OK)
-        return (struct outcome){found->err,
-                                "the record is invalid and nothing was stored: a token id is 2^31 "
-                                "or more, or a log-probability is not finite"};
-    return r->kind == RECORD_APPEND ? append(c, s, r, found) : roll_back(c, out, s, r, found);
+        return refuse_op(ret, found->err,
+                         "the record is invalid and nothing was stored: a token id is 2^31 or "
+                         "more, or a log-probability is not finite");
+    return r->kind == RECORD_APPEND ? append(c, s, r, found, ret)
+                                    : roll_back(c, out, s, r, found, ret);
 }
 
 static void tell(struct core *c, struct actions *out, const struct session *s,
                  const struct turn_record *r, const struct record_checked *found,
-                 struct outcome outcome)
+                 const struct op_result *why)
 {
     bool put = r->kind == RECORD_APPEND;
     struct recorded *told;
@@ -364,9 +360,9 @@ static void tell(struct core *c, struct actions *out, const struct session *s,
 
     if (!reply_waits(c, &r->reply))
         return;
-    ret = reply_late(out, r->reply, put ? OP_RECORD_PUT : OP_ROLLBACK, outcome.err, outcome.text);
+    ret = reply_late(out, r->reply, put ? OP_RECORD_PUT : OP_ROLLBACK, why->err, why->text);
     told = put ? &ret->record_put : &ret->rollback;
-    if (outcome.err == TERN_MALFORMED) {
+    if (why->err == TERN_MALFORMED) {
         told->part = found->part;
         told->index = found->index;
     }
@@ -381,7 +377,7 @@ void record_checked(struct core *c, struct actions *out, const struct record_che
 {
     struct turn_record *r;
     struct session *s;
-    struct outcome outcome;
+    struct op_result why = {.text = ""};
 
     if (found->id.slot >= c->limits.turn_records)
         return;
@@ -391,8 +387,8 @@ void record_checked(struct core *c, struct actions *out, const struct record_che
         return;
     share_put(c, SHARE_RECORD_JOBS, r->tenant);
     s = taker(c, r);
-    outcome = take(c, out, s, r, found);
-    tell(c, out, s, r, found, outcome);
+    why.err = take(c, out, s, r, found, &why);
+    tell(c, out, s, r, found, &why);
     if (r->state != TURN_RECORD_KEPT)
         record_free(c, r);
 }

@@ -65,12 +65,12 @@ enum tern_err request_session_close(struct core *c, struct call *call, struct re
 {
     const struct req_session_close *r = &call->req->session_close;
     struct session *s = call->session;
-    const char *text;
+    struct op_result why = {.text = ""};
     enum tern_err err;
 
     if (s->gate == GATE_FREE || session_turn_is(s, r->session)) {
-        err = session_end(c, call->out, s, r->step, &text);
-        return err == TERN_OK ? TERN_OK : refuse(ret, err, text ? text : "");
+        err = session_end(c, call->out, s, r->step, &why);
+        return refuse(ret, err, why.text);
     }
     gate_state_move(&s->gate, GATE_CLOSING);
     s->close_reply = call_later(call);
@@ -107,7 +107,7 @@ static bool closes_of(struct core *c, struct actions *out, const struct tenant *
 
     for (uint32_t i = t->closes.head, next; i != NONE && looks > 0; i = next) {
         struct session *s = session_at(c, i);
-        const char *text;
+        struct op_result unused;
 
         next = closes_list_next(c, i);
         if (actions_room(out) < 2 || visits_left(c) == 0)
@@ -118,7 +118,8 @@ static bool closes_of(struct core *c, struct actions *out, const struct tenant *
             continue;
         }
         looks--;
-        if (session_end(c, out, s, s->close_step, &text) == TERN_OK && s->state == SESSION_CLOSING)
+        if (session_end(c, out, s, s->close_step, &unused) == TERN_OK &&
+            s->state == SESSION_CLOSING)
             return false; /* sessions_flush frees its pages in pieces */
     }
     return true;
