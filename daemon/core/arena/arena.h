@@ -654,6 +654,7 @@ ARENA_ARRAY(struct key_record, key_at, keys_at, key_limit(c))
 ARENA_ARRAY(struct link, link_at, links_at, c->limits.links + 1)
 ARENA_ARRAY(struct reset, reset_at, resets_at, c->limits.resets)
 ARENA_ARRAY(struct flow, flow_at, flows_at, c->share[SHARE_PULLS].holders)
+ARENA_ARRAY(uint32_t, ticket_heap, tickets_at, c->limits.sessions) /* sessions */
 /* One bit for each page of record memory; 1: in use. */
 ARENA_ARRAY(uint64_t, record_bits, record_bits_at, c->limits.record_pages / 64)
 ARENA_ARRAY(struct record_runs, record_runs, record_runs_at, c->limits.record_pages / 32)
@@ -819,9 +820,45 @@ static inline uint32_t div_up(uint32_t n, uint32_t d)
 }
 
 #include "core/arena/held_shares.h"
-#include "core/arena/looks.h"
 
 /* Returns the deepest node of the path not below state_from, in hops logarithmic in its depth. */
 uint32_t node_above(const struct core *c, struct path path);
+
+/* The condition of a due ticket may be met now: check each of them once. */
+static inline void ticket_looks(struct core *c)
+{
+    c->tickets_looks = c->tickets_due.n;
+}
+
+/* The passed step or the awaited steps have changed: waits_flush has to check. */
+static inline void waits_look(struct core *c, struct engine *e)
+{
+    ticket_looks(c);
+    if (e->nwaits == 0 && e->nfollowed == 0)
+        return;
+    e->waits_changed = c->waits_changed = 1;
+    touch(c);
+}
+
+/* Adds to the figures of a namespace, of its pool and of its tenant. */
+static inline void count_figure(struct core *c, uint32_t space, enum figure f, uint64_t n)
+{
+    struct space *s = space_at(c, space);
+    struct pool *p = pool_at(c, s->pool);
+
+    s->figures.v[f] += n;
+    p->figures.v[f] += n;
+    tenant_at(c, p->tenant)->figures.v[f] += n;
+}
+
+static inline void count_time(struct core *c, enum latency l, uint64_t ns)
+{
+    histogram_add(&c->latency[l], ns);
+}
+
+static inline void count_since(struct core *c, enum latency l, uint64_t since_ns)
+{
+    count_time(c, l, c->now_ns - since_ns);
+}
 
 #endif

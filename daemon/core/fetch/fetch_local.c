@@ -4,7 +4,7 @@
 #include "core/fetch/fetch.h"
 
 #include "core/arena/actions.h"
-#include "core/arena/count.h"
+#include "core/arena/arena.h"
 #include "core/memory/pages.h"
 #include "core/session/record.h"
 #include "core/session/sessions.h"
@@ -171,7 +171,7 @@ static void take_over(struct core *c, const struct call *call, struct session *f
     tail_give_way(c, s, call->req->fetch.step);
     borrow_path(c, s, from);
     take_pages(c, s, from, s->committed > before);
-    count(c, s->space, FIGURE_HANDED, s->written - before);
+    count_figure(c, s->space, FIGURE_HANDED, s->written - before);
     session_runs(c, call->out, s, before);
 }
 

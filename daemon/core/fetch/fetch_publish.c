@@ -4,7 +4,7 @@
 #include "core/fetch/fetch.h"
 
 #include "core/arena/actions.h"
-#include "core/arena/count.h"
+#include "core/arena/arena.h"
 #include "core/disk/stores.h"
 #include "core/fetch/asks.h"
 #include "core/memory/pages.h"
@@ -416,7 +416,7 @@ static void count_fetch(struct core *c, const struct pull *p)
     peer->failed += p->err == TERN_PEER_LOST || p->err == TERN_TIMED_OUT || p->err == TERN_CORRUPT;
     if (s->written <= p->start)
         return;
-    count(c, s->space, disk ? FIGURE_DISK : FIGURE_PEER, s->written - p->start);
+    count_figure(c, s->space, disk ? FIGURE_DISK : FIGURE_PEER, s->written - p->start);
     if (disk && p->err == TERN_OK) {
         disk_entry_use(c, p->chunk);
         tenant_at(c, p->tenant)->disk.hits++;

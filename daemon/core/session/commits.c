@@ -4,7 +4,7 @@
 #include "core/session/commits.h"
 
 #include "core/arena/actions.h"
-#include "core/arena/count.h"
+#include "core/arena/arena.h"
 #include "core/disk/stores.h"
 #include "core/memory/pages.h"
 #include "core/session/record.h"
@@ -555,7 +555,7 @@ enum tern_err session_commit(struct core *c, struct actions *out, struct engine 
         err = TERN_OK; /* the answer's lengths have the reached depth */
     handed_runs(c, out, s, src.handed);
     if (s->committed > begin) {
-        count(c, s->space, FIGURE_COMMITTED, s->committed - begin);
+        count_figure(c, s->space, FIGURE_COMMITTED, s->committed - begin);
         state_terminal(c, s->node);
         store_continued(c, s);
         leave_below(c, s, op->step);

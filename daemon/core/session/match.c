@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#include "core/arena/count.h"
+#include "core/arena/arena.h"
 #include "core/disk/stores.h"
 #include "core/session/commits.h"
 #include "core/session/record.h"
@@ -282,9 +282,9 @@ static void count_prompt(struct core *c, const struct session *s, uint32_t had)
 {
     uint32_t fresh = s->tokens.end > had ? s->tokens.end - had : 0;
 
-    count(c, s->space, FIGURE_PROMPTS, fresh > 0);
-    count(c, s->space, FIGURE_PROMPT_TOKENS, fresh);
-    count(c, s->space, FIGURE_DEVICE, s->committed);
+    count_figure(c, s->space, FIGURE_PROMPTS, fresh > 0);
+    count_figure(c, s->space, FIGURE_PROMPT_TOKENS, fresh);
+    count_figure(c, s->space, FIGURE_DEVICE, s->committed);
 }
 
 static enum tern_err match_import(struct core *c, struct actions *out, struct session *s,
@@ -378,8 +378,8 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
         s->finished = common;
     tokens_truncate(c, &s->tokens, common);
     check(tokens_append(c, &s->tokens, t.v, t.n, t.keys, t.nkeys) == TERN_OK);
-    count(c, s->space, FIGURE_PROMPTS, t.n > 0 && !m->more);
-    count(c, s->space, FIGURE_PROMPT_TOKENS, t.n);
+    count_figure(c, s->space, FIGURE_PROMPTS, t.n > 0 && !m->more);
+    count_figure(c, s->space, FIGURE_PROMPT_TOKENS, t.n);
     session_state_move(&s->state, SESSION_TURN);
     s->fetched = 0;
     session_use(c, s);

@@ -2,7 +2,7 @@
  * record has pages that become FREE, a pin that ends, and nodes that become visible. */
 #include "core/session/retires.h"
 
-#include "core/arena/count.h"
+#include "core/arena/arena.h"
 #include "core/memory/pages.h"
 #include "core/session/steps.h"
 #include "core/tier/host.h"

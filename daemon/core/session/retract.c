@@ -10,7 +10,7 @@
 #include "core/session/retract.h"
 
 #include "core/arena/actions.h"
-#include "core/arena/count.h"
+#include "core/arena/arena.h"
 #include "core/disk/stores.h"
 #include "core/session/record.h"
 #include "core/session/retires.h"
@@ -342,7 +342,7 @@ static void adopt(struct core *c, struct session *s)
     node_unpin(c, from, REF_DEVICE);
     for (uint32_t g = 0; g < p->ngroups; g++)
         s->base[g] = s->committed / p->group[g].layout.page_tokens;
-    count(c, s->space, FIGURE_HOST, s->committed - s->load.from);
+    count_figure(c, s->space, FIGURE_HOST, s->committed - s->load.from);
 }
 
 /* --- completion and failure --- */

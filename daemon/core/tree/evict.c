@@ -1,7 +1,7 @@
 /* Chooses the leaf that is evicted next, and the node that loses its STATE alone (T12, T13).
  * heaps.c keeps the candidates in order. With write-behind the device evicts the reserve first,
  * which tier/reserve.c fills. */
-#include "core/arena/count.h"
+#include "core/arena/arena.h"
 #include "core/tree/heaps.h"
 #include "core/tree/state.h"
 
@@ -121,7 +121,7 @@ uint32_t evict_next(struct core *c, struct pool *p)
 /* A node leaves the device; how many pages that frees is known afterwards. */
 static void count_node(struct core *c, const struct node *n)
 {
-    count(c, n->space, FIGURE_EVICTED_NODES, 1);
+    count_figure(c, n->space, FIGURE_EVICTED_NODES, 1);
     count_since(c, LATENCY_EVICTED_AGE, n->last_use_ns);
 }
 
@@ -136,7 +136,7 @@ bool evict_leaf(struct core *c, uint32_t slot)
         return evict_subtree(c, slot);
     }
     count_node(c, n);
-    count(c, n->space, FIGURE_EVICTED_PAGES, node_demote(c, slot));
+    count_figure(c, n->space, FIGURE_EVICTED_PAGES, node_demote(c, slot));
     return true;
 }
 
@@ -167,7 +167,7 @@ bool node_remove(struct core *c, uint32_t slot)
         return false;
     if (node_on_device(n))
         count_node(c, n);
-    count(c, n->space, FIGURE_EVICTED_PAGES, node_destroy(c, slot));
+    count_figure(c, n->space, FIGURE_EVICTED_PAGES, node_destroy(c, slot));
     return true;
 }
 
@@ -263,7 +263,7 @@ bool evict_state(struct core *c, struct pool *p)
         if (!state_droppable(c, node_at(c, slot)))
             continue;
         freed = state_drop(c, slot);
-        count(c, node_at(c, slot)->space, FIGURE_EVICTED_PAGES, freed);
+        count_figure(c, node_at(c, slot)->space, FIGURE_EVICTED_PAGES, freed);
         if (freed == 0)
             evict_offer(c, slot);
         return freed > 0;

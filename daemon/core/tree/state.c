@@ -11,7 +11,7 @@
  * it is the nearest, however long the window is. Invariant: the window of a claim is whole. */
 #include "core/tree/state.h"
 
-#include "core/arena/count.h"
+#include "core/arena/arena.h"
 #include "core/tree/heaps.h"
 
 uint32_t segment_first(const struct pool *p, const struct group *g, uint32_t depth)
@@ -311,7 +311,7 @@ static uint32_t drop(struct core *c, uint32_t slot, bool is_superseded)
             if (is_superseded)
                 chain_free(c, &n->group[g].pages[TIER_HOST]);
         }
-    count(c, n->space, FIGURE_SUPERSEDED_PAGES, is_superseded ? freed : 0);
+    count_figure(c, n->space, FIGURE_SUPERSEDED_PAGES, is_superseded ? freed : 0);
     return freed;
 }
 
