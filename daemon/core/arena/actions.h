@@ -1,5 +1,7 @@
 /* Fills struct actions: the effects that one step of the core requests, and the runs of page refs
- * in its answers. Every part of the core that emits an action uses it. */
+ * in its answers; and the refusals of requests. Every part of the core that emits an action uses
+ * it.
+ */
 #ifndef CORE_ACTIONS_H
 #define CORE_ACTIONS_H
 
@@ -25,5 +27,55 @@ static inline bool reply_waits(const struct core *c, const struct reply_to *to)
 /* Adds an otherwise empty answer to that request. There must be room; `text` is static. */
 struct reply *reply_late(struct actions *out, struct reply_to to, enum op op, enum tern_err err,
                          const char *text);
+
+/* Refuses requests: the cause and the remedy go into the reply in one place, and the caller returns
+ * the error. A reply that is not refused has TERN_OK and no text. */
+
+/* `text` is static and names the remedy. */
+static inline enum tern_err refuse(struct reply *ret, enum tern_err err, const char *text)
+{
+    ret->err = err;
+    ret->text = text;
+    return err;
+}
+
+/* The same, with numbers in the text. */
+static inline enum tern_err refuse_numbers(struct reply *ret, enum tern_err err, const char *text,
+                                           const uint64_t number[REPLY_NUMBERS])
+{
+    for (uint32_t i = 0; i < REPLY_NUMBERS; i++)
+        ret->number[i] = number[i];
+    return refuse(ret, err, text);
+}
+
+/* The same for the result of a check that has its own reason. Returns TERN_OK, and refuses nothing,
+ * if `err` is that. */
+static inline enum tern_err refuse_why(struct reply *ret, enum tern_err err,
+                                       const struct reason *why)
+{
+    return err == TERN_OK ? TERN_OK : refuse_numbers(ret, err, why->text, why->number);
+}
+
+/* Refuses one operation of a Step in the same way. */
+static inline enum tern_err refuse_op(struct op_result *ret, enum tern_err err, const char *text)
+{
+    ret->text = text;
+    return err;
+}
+
+static inline enum tern_err refuse_op_why(struct op_result *ret, enum tern_err err,
+                                          const struct reason *why)
+{
+    for (uint32_t i = 0; i < REPLY_NUMBERS && err != TERN_OK; i++)
+        ret->number[i] = why->number[i];
+    return err == TERN_OK ? TERN_OK : refuse_op(ret, err, why->text);
+}
+
+/* A repetition continues the operation: its piece has ended, or the answer is full. */
+static inline enum tern_err piece_ended(struct op_result *ret, const char *text)
+{
+    ret->shortage.goes_on = true;
+    return refuse_op(ret, TERN_BUSY, text);
+}
 
 #endif

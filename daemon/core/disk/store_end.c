@@ -1,6 +1,5 @@
 /* The end of a store: its pins and its answer. See stores.h. */
 #include "core/arena/actions.h"
-#include "core/arena/refuse.h"
 #include "core/busy.h"
 #include "core/disk/store_files.h"
 #include "core/tree/state.h"

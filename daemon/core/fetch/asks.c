@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "core/arena/actions.h"
 #include "core/session/resets.h"
 
 static bool may_be_asked(const struct core *c, struct tenant_peer of)

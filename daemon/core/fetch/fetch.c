@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "core/arena/actions.h"
 #include "core/fetch/asks.h"
 #include "core/session/record.h"
 #include "core/session/resets.h"

@@ -3,7 +3,6 @@
  * for, or that ends the fetch, before the fetch's own answer. */
 #include "core/fetch/fetch.h"
 
-#include "core/arena/actions.h"
 #include "core/session/record.h"
 #include "core/session/slide.h"
 #include "core/transfer/pulls.h"

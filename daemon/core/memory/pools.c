@@ -2,7 +2,7 @@
  * Invariant: slab 0 of a pool is never used, so index 0 exists in no group. */
 #include "core/memory/pages.h"
 
-#include "core/arena/refuse.h"
+#include "core/arena/actions.h"
 
 #include <string.h>
 

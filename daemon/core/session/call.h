@@ -8,8 +8,7 @@
 #ifndef CORE_CALL_H
 #define CORE_CALL_H
 
-#include "core/arena/arena.h"
-#include "core/arena/refuse.h"
+#include "core/arena/actions.h"
 
 struct call {
     const struct request *req;

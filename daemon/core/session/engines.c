@@ -6,7 +6,6 @@
 
 #include <string.h>
 
-#include "core/arena/actions.h"
 #include "core/memory/record_pages.h"
 #include "core/session/leases.h"
 #include "core/session/retires.h"

@@ -2,7 +2,6 @@
  * table is the path to the pinned node and is never stored twice. */
 #include "core/session/record.h"
 
-#include "core/arena/actions.h"
 #include "core/memory/pages.h"
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"

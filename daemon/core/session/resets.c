@@ -20,8 +20,6 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "core/arena/actions.h"
-#include "core/arena/refuse.h"
 #include "core/disk/entries.h"
 #include "core/tree/nodes.h"
 

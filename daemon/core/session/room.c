@@ -2,7 +2,7 @@
  * if too little is evictable (T4, T12, E4). tree/admit.h decides whether to evict at all. */
 #include "core/session/room.h"
 
-#include "core/arena/refuse.h"
+#include "core/arena/actions.h"
 #include "core/disk/stores.h"
 #include "core/memory/pages.h"
 #include "core/session/retires.h"

@@ -2,7 +2,6 @@
  * commit is in commits.c. Each is all or nothing. */
 #include "core/session/session_ops.h"
 
-#include "core/arena/actions.h"
 #include "core/memory/pages.h"
 #include "core/session/commits.h"
 #include "core/session/leases.h"

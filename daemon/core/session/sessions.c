@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-#include "core/arena/actions.h"
 #include "core/memory/pages.h"
 #include "core/memory/record_pages.h"
 #include "core/session/record.h"

@@ -1,7 +1,6 @@
 /* See tickets.h. */
 #include "core/session/tickets.h"
 
-#include "core/arena/actions.h"
 #include "core/memory/pages.h"
 #include "core/memory/record_pages.h"
 #include "core/session/commits.h"

@@ -2,7 +2,7 @@
  * host.h. While a load-back is queued or running, its copy state holds the node on the host. */
 #include "core/tier/host.h"
 
-#include "core/arena/refuse.h"
+#include "core/arena/actions.h"
 #include "core/busy.h"
 #include "core/tree/copies.h"
 #include "core/tree/events.h"

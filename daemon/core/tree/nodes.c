@@ -1,6 +1,6 @@
 /* The prefix tree. See nodes.h. */
+#include "core/arena/actions.h"
 #include "core/arena/hashed.h"
-#include "core/arena/refuse.h"
 #include "core/tree/copies.h"
 #include "core/tree/events.h"
 #include "core/tree/records.h"
