@@ -7,7 +7,6 @@
 #include "core/session/record.h"
 #include "core/session/resets.h"
 #include "core/session/retract.h"
-#include "core/session/slide.h"
 #include "core/transfer/pulls.h"
 #include "core/transfer/spans.h"
 #include "core/tree/nodes.h"

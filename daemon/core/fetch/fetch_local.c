@@ -7,7 +7,6 @@
 #include "core/memory/pages.h"
 #include "core/session/record.h"
 #include "core/session/sessions.h"
-#include "core/session/slide.h"
 #include "core/transfer/handed.h"
 #include "core/tree/nodes.h"
 #include "core/tree/records.h"

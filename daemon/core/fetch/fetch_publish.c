@@ -11,7 +11,6 @@
 #include "core/session/record.h"
 #include "core/session/retires.h"
 #include "core/session/room.h"
-#include "core/session/slide.h"
 #include "core/transfer/handed.h"
 #include "core/transfer/peer_words.h"
 #include "core/transfer/pulls.h"

@@ -4,7 +4,6 @@
 #include "core/fetch/fetch.h"
 
 #include "core/session/record.h"
-#include "core/session/slide.h"
 #include "core/transfer/pulls.h"
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"

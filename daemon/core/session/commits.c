@@ -10,7 +10,6 @@
 #include "core/session/record.h"
 #include "core/session/retires.h"
 #include "core/session/room.h"
-#include "core/session/slide.h"
 #include "core/transfer/serves.h"
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"

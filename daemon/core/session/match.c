@@ -14,7 +14,6 @@
 #include "core/session/commits.h"
 #include "core/session/record.h"
 #include "core/session/sessions.h"
-#include "core/session/slide.h"
 #include "core/tier/host.h"
 #include "core/tree/nodes.h"
 #include "core/tree/records.h"

@@ -14,7 +14,6 @@
 #include "core/session/record.h"
 #include "core/session/retires.h"
 #include "core/session/room.h"
-#include "core/session/slide.h"
 #include "core/tier/host.h"
 #include "core/tree/copies.h"
 #include "core/tree/nodes.h"

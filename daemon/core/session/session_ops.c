@@ -10,7 +10,6 @@
 #include "core/session/retract.h"
 #include "core/session/room.h"
 #include "core/session/sessions.h"
-#include "core/session/slide.h"
 #include "core/session/steps.h"
 #include "core/session/tickets.h"
 #include "core/transfer/handed.h"

@@ -9,7 +9,6 @@
 #include "core/session/record.h"
 #include "core/session/retires.h"
 #include "core/session/retract.h"
-#include "core/session/slide.h"
 #include "core/tier/host.h"
 #include "core/transfer/handed.h"
 #include "core/transfer/pulls.h"

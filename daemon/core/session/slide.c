@@ -2,7 +2,6 @@
  * (T5): which pages have left it, and where the session may still return to. Behind, the session's
  * tail when it fetches (S11): its own pages behind the committed length stay until something longer
  * than the written length has arrived, and are then freed by the step that the fetch named. */
-#include "core/session/slide.h"
 
 #include "core/session/record.h"
 #include "core/session/retires.h"

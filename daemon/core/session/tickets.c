@@ -7,7 +7,6 @@
 #include "core/session/record.h"
 #include "core/session/retires.h"
 #include "core/session/sessions.h"
-#include "core/session/slide.h"
 #include "core/session/steps.h"
 #include "core/transfer/handed.h"
 #include "core/transfer/serves.h"
