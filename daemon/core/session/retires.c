@@ -75,7 +75,7 @@ static bool publish_nodes(struct core *c, uint32_t *nodes, uint32_t end)
     return *nodes == NONE;
 }
 
-static void record_put(struct core *c, const struct engine *e, uint32_t slot)
+static void retire_free(struct core *c, const struct engine *e, uint32_t slot)
 {
     retire_slot_put(c, slot);
     share_put(c, SHARE_RETIRES, e->tenant);
@@ -85,7 +85,7 @@ static void record_put(struct core *c, const struct engine *e, uint32_t slot)
 /* Inserts a record for `step` into the engine's order, behind others of that step. Behind
  * RETIRE_LOOKS_MAX records of later steps it waits for the next one's step instead: a later step
  * proves no less, and delays only this engine. */
-static struct retire *record_take(struct core *c, struct engine *e, uint64_t step)
+static struct retire *retire_take(struct core *c, struct engine *e, uint64_t step)
 {
     uint32_t slot = retire_slot_take(c), later = NONE, looks = 0;
     struct retire *r = retire_at(c, slot);
@@ -130,7 +130,7 @@ void retire_release(struct core *c, struct engine *e, uint64_t step, struct list
         end_pin(c, &pin, UINT32_MAX);
         return;
     }
-    r = record_take(c, e, step);
+    r = retire_take(c, e, step);
     while (pages->n > 0)
         retire_add(c, r, page_list_pop(c, pages));
     r->pin = pin;
@@ -143,7 +143,7 @@ uint32_t retire_open(struct core *c, struct engine *e, uint64_t step, uint32_t s
     step_named(c, e, step);
     if (step <= e->done_min)
         return NONE;
-    r = record_take(c, e, step);
+    r = retire_take(c, e, step);
     r->session = session;
     return retire_slot(c, r);
 }
@@ -168,7 +168,7 @@ void retire_publish(struct core *c, struct engine *e, uint64_t step, uint32_t no
         return;
     step_named(c, e, step);
     if (step > e->done_min) {
-        record_take(c, e, step)->pending = nodes;
+        retire_take(c, e, step)->pending = nodes;
         for (; nodes != NONE; nodes = node_at(c, nodes)->work.publish_next)
             node_at(c, nodes)->work.publish_step = step;
         return;
@@ -214,7 +214,7 @@ bool retire_advance(struct core *c, struct engine *e, uint32_t end)
         turn(c, r, true);
         if (!publish_nodes(c, &r->pending, end) || !give_back(c, r, end))
             return false;
-        record_put(c, e, retire_list_pop(c, &e->retires));
+        retire_free(c, e, retire_list_pop(c, &e->retires));
     }
     c->nbehind -= e->done_min < e->passed;
     e->done_min = e->passed;
@@ -264,7 +264,7 @@ bool retire_drop_all(struct core *c, struct engine *e, uint32_t end)
             drop_node(c, slot);
             c->visits++;
         }
-        record_put(c, e, retire_list_pop_last(c, &e->retires));
+        retire_free(c, e, retire_list_pop_last(c, &e->retires));
     }
     return true;
 }
