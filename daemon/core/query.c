@@ -6,8 +6,8 @@
 
 #include "core/disk/entries.h"
 #include "core/memory/pages.h"
+#include "core/session/engines.h"
 #include "core/session/record.h"
-#include "core/session/steps.h"
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"
 

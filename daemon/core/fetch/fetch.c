@@ -6,7 +6,7 @@
 #include "core/fetch/asks.h"
 #include "core/session/record.h"
 #include "core/session/resets.h"
-#include "core/session/retract.h"
+#include "core/session/sessions.h"
 #include "core/transfer/pulls.h"
 #include "core/transfer/spans.h"
 #include "core/tree/nodes.h"

@@ -7,10 +7,8 @@
 #include <string.h>
 
 #include "core/memory/record_pages.h"
-#include "core/session/leases.h"
 #include "core/session/retires.h"
 #include "core/session/sessions.h"
-#include "core/session/steps.h"
 #include "core/transfer/pulls.h"
 #include "core/tree/nodes.h"
 

@@ -3,7 +3,7 @@
  * engine's end frees them; nothing else takes them before, whatever the engine does with its
  * sessions. Invariant: a page is in its engine's list exactly while it is LEASED, and its `chain`
  * is NONE between two operations. */
-#include "core/session/leases.h"
+#include "core/session/engines.h"
 
 #include "core/arena/actions.h"
 #include "core/memory/pages.h"

@@ -4,7 +4,7 @@
 
 #include "core/arena/arena.h"
 #include "core/memory/pages.h"
-#include "core/session/steps.h"
+#include "core/session/engines.h"
 #include "core/tier/host.h"
 #include "core/transfer/serves.h"
 #include "core/tree/events.h"

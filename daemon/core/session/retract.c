@@ -7,7 +7,7 @@
  * already on the device, and a fetch pins its pages on the host. tier/loadback.c walks the path;
  * each walk continues in the next step, and so does the end of a load, successful or not: until
  * then a session whose load failed is `releasing`. */
-#include "core/session/retract.h"
+#include "core/session/sessions.h"
 
 #include "core/arena/arena.h"
 #include "core/disk/stores.h"

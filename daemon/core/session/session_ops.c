@@ -1,16 +1,13 @@
 /* The operations of a Step on one session (E6): extend, assign, rewind, finish, abort, close;
  * commit is in commits.c. Each is all or nothing. */
-#include "core/session/session_ops.h"
 
 #include "core/memory/pages.h"
 #include "core/session/commits.h"
-#include "core/session/leases.h"
+#include "core/session/engines.h"
 #include "core/session/record.h"
 #include "core/session/retires.h"
-#include "core/session/retract.h"
 #include "core/session/room.h"
 #include "core/session/sessions.h"
-#include "core/session/steps.h"
 #include "core/session/tickets.h"
 #include "core/transfer/handed.h"
 #include "core/transfer/pulls.h"

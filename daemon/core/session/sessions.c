@@ -8,7 +8,6 @@
 #include "core/memory/record_pages.h"
 #include "core/session/record.h"
 #include "core/session/retires.h"
-#include "core/session/retract.h"
 #include "core/tier/host.h"
 #include "core/transfer/handed.h"
 #include "core/transfer/pulls.h"

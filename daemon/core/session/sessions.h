@@ -33,4 +33,27 @@ bool session_give_back(struct core *c, struct session *s, uint32_t end);
 /* The same for all of them. */
 bool sessions_flush(struct core *c);
 
+/* Closes the session, and answers the request that waits for that. Changes nothing on an error,
+ * which has no text if the answers have no room. */
+enum tern_err session_end(struct core *c, struct actions *out, struct session *s, uint64_t step,
+                          struct op_result *ret);
+/* Frees its table, as an Abort does, and keeps at most the first `keep` tokens: a rollback below
+ * the committed length. BUSY changes nothing. */
+enum tern_err session_table_end(struct core *c, struct actions *out, struct session *s,
+                                uint64_t step, uint32_t keep, struct op_result *ret);
+void session_op(struct core *c, struct actions *out, struct engine *e, const struct step_op *op,
+                struct op_result *ret);
+
+/* Sessions that are away, or wait for the host tier: Retract, Recover and Fetch from the host. */
+
+enum tern_err fetch_from_host(struct core *c, struct call *call, struct reply *ret);
+/* Ends a session's load, if any; the asker gets GONE. Requires room for that answer. `stays`: the
+ * load was cancelled; the session is not aborted or closed. */
+void load_end(struct core *c, struct actions *out, struct session *s, bool stays);
+/* Ends the session's work on the host tier: one pin, DEVICE or HOST, is left on its prefix. */
+void session_come_back(struct core *c, struct session *s);
+/* Releases `pages` and the pin of the session's prefix, at `step`. */
+void session_let_go(struct core *c, struct session *s, uint64_t step, struct list *pages);
+bool away_flush(struct core *c, struct actions *out); /* false: work is left, for want of room */
+
 #endif

@@ -3,7 +3,7 @@
  * each request. A connection may wait for a step (E10). Invariant: a step counts as done only if
  * every rank has shown it, or a later one that is no jump (E2, E7); a waiter is answered after what
  * the step published and freed. */
-#include "core/session/steps.h"
+#include "core/session/engines.h"
 
 #include "core/session/call.h"
 #include "core/session/retires.h"

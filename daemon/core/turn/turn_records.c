@@ -12,9 +12,9 @@
 #include "core/arena/actions.h"
 #include "core/memory/record_pages.h"
 #include "core/session/call.h"
+#include "core/session/engines.h"
 #include "core/session/record.h"
-#include "core/session/session_ops.h"
-#include "core/session/steps.h"
+#include "core/session/sessions.h"
 
 static struct turn_record *last_of(const struct core *c, const struct session *s)
 {

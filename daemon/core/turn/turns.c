@@ -10,10 +10,9 @@
 
 #include "core/arena/actions.h"
 #include "core/session/call.h"
+#include "core/session/engines.h"
 #include "core/session/record.h"
-#include "core/session/session_ops.h"
 #include "core/session/sessions.h"
-#include "core/session/steps.h"
 
 static struct tenant *tenant_of(const struct core *c, const struct session *s)
 {
