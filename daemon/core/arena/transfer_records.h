@@ -108,7 +108,7 @@ struct ask {         /* a question to peers */
     uint32_t gen, n; /* n: prefixes in the question; 0: free record */
     struct list_links active;
     uint32_t tenant, each;
-    uint32_t left; /* prefixes that no peer is known to have whole */
+    uint32_t left;         /* prefixes that no peer is known to have whole */
     struct reply_to reply; /* of a Blocks request; gen 0: a fetch waits */
     uint64_t until_ns;
     uint32_t npeers, answered; /* those that have answered come first, in that order */
@@ -125,7 +125,7 @@ struct serve { /* a transfer out */
     uint32_t least;           /* the least that the peer accepts */
     uint32_t wants;           /* OPEN: 1: the peer asks for the pages that follow */
     uint32_t served;          /* 1: `handed` is SERVED by it */
-    uint32_t follow;          /* 1: the session may still run: see serve_follow.h. Then: */
+    uint32_t follow;          /* 1: the session may still run: see serve_record.h. Then: */
     uint32_t heard;           /* WALKING: the tokens up to here match the session's */
     uint32_t avail;           /* what may be offered now; if that is all, its end too */
     uint32_t wait_gen;        /* of wait_node */

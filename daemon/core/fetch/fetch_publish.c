@@ -14,7 +14,7 @@
 #include "core/transfer/handed.h"
 #include "core/transfer/peer_words.h"
 #include "core/transfer/pulls.h"
-#include "core/transfer/resharded.h"
+#include "core/transfer/spans.h"
 #include "core/tree/nodes.h"
 #include "core/tree/records.h"
 #include "core/tree/state.h"

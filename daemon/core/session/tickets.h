@@ -7,7 +7,7 @@
  *
  * The ticket may be made earlier, while the session runs, as a promise: its length is open, it pins
  * nothing, and it ends when the session is closed or aborted, or it expires. A transfer out may
- * follow the session meanwhile (transfer/serve_follow.h); it does not expire then.
+ * follow the session meanwhile (transfer/serve_record.h); it does not expire then.
  *
  * Until the last step that writes its pages has passed, the session stays with its engine, and ends
  * with it. After that it has no engine. */

@@ -1,6 +1,6 @@
-/* See resharded.h. A transfer counts from when both layouts are known until nothing touches its
+/* See spans.h. A transfer counts from when both layouts are known until nothing touches its
  * pages any more: at least as long as the data path keeps its pair. */
-#include "core/transfer/resharded.h"
+#include "core/transfer/spans.h"
 
 struct seen {
     struct layout_pair pair[RESHARD_PAIRS_MAX];

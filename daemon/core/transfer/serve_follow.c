@@ -1,5 +1,4 @@
-/* See serve_follow.h. */
-#include "core/transfer/serve_follow.h"
+/* See serve_record.h. */
 
 #include "core/transfer/handed.h"
 #include "core/transfer/serve_record.h"

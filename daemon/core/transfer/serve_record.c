@@ -5,7 +5,6 @@
 
 #include "core/arena/actions.h"
 #include "core/transfer/handed.h"
-#include "core/transfer/resharded.h"
 #include "core/transfer/spans.h"
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"

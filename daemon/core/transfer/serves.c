@@ -12,7 +12,6 @@
 #include "core/transfer/handed.h"
 #include "core/transfer/peer_words.h"
 #include "core/transfer/pulls.h"
-#include "core/transfer/serve_follow.h"
 #include "core/transfer/serve_record.h"
 #include "core/transfer/spans.h"
 #include "core/tree/nodes.h"

@@ -6,6 +6,7 @@
 #ifndef CORE_SPANS_H
 #define CORE_SPANS_H
 
+#include "core/arena/arena.h"
 #include "core/tree/state.h"
 
 #define SPAN_PAGES_MAX 64u /* smaller pages in a larger one, as in daemon/reshard */
@@ -53,5 +54,16 @@ static inline void spans_tell(const struct pool *p, uint32_t ret_tokens[GROUPS_M
         ret_tokens[g] =
             p->group[g].layout.family == FAMILY_RECURRENT ? 0 : p->group[g].layout.page_tokens;
 }
+
+/* Pairs of layouts that transfers are resharded between (N3). The data path has plans for
+ * RESHARD_PAIRS_MAX at a time, and each peer has at most RESHARD_PEER_PAIRS. All transfers between
+ * the same two layouts share one pair. */
+
+struct layout_pair {
+    uint64_t from, to; /* hashes of the source's pool and of the destination's */
+};
+
+/* Returns true if one more transfer with the link's peer may use these layouts; else BUSY (X8). */
+bool resharded_room(const struct core *c, uint32_t link, struct layout_pair pair);
 
 #endif

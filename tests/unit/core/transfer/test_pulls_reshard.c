@@ -1,6 +1,6 @@
 /* N3: a pool of another layout is a source if its pages have the same fields. Both data paths get
  * the other's layout, and a refusal names the layouts. */
-#include "core/transfer/resharded.h"
+#include "core/transfer/spans.h"
 #include "unit/rig/rig_another.h"
 #include "unit/rig/rig_follow.h"
 
