@@ -1,7 +1,7 @@
 /* The end of a store: its pins and its answer. See stores.h. */
 #include "core/arena/actions.h"
 #include "core/busy.h"
-#include "core/disk/store_files.h"
+#include "core/disk/stores.h"
 #include "core/tree/state.h"
 
 static const char *end_text(enum tern_err err)

@@ -2,7 +2,7 @@
  * what happens when a file is durable or was not written (D3). HISTORY is written from the root
  * downwards. The STATE that a resume needs and the entry come last and in one file. Invariant: no
  * entry exists before its prefix can be resumed. */
-#include "core/disk/store_files.h"
+#include "core/disk/stores.h"
 
 #include "core/arena/actions.h"
 #include "core/tree/state.h"

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "core/arena/actions.h"
-#include "core/disk/store_files.h"
 #include "core/tier/host.h"
 #include "core/tree/state.h"
 

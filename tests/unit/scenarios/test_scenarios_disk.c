@@ -4,7 +4,7 @@
 #include "unit/rig/rig_disk_bench.h"
 
 #include "core/disk/entries.h"
-#include "core/disk/store_files.h"
+#include "core/disk/stores.h"
 
 #define L      64u
 #define PROMPT 49022u
