@@ -3,7 +3,7 @@
  * but its ancestors agree with those values. See audit.h. */
 #include "oracle/audit.h"
 
-#include "core/tree/copies.h"
+#include "core/tree/nodes.h"
 #include "core/tree/state.h"
 
 static bool there(const struct node *n, enum tier tier)

@@ -3,7 +3,7 @@
  * wait for, pools and their host tiers. It recomputes all of it from the pages and the sessions.
  * See audit.h. */
 #include "core/memory/pages.h"
-#include "core/tree/copies.h"
+#include "core/tree/nodes.h"
 #include "oracle/audit.h"
 
 static bool is_back(const struct node *n)

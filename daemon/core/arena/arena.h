@@ -429,7 +429,7 @@ struct heard { /* what one peer knows about one reset */
     uint32_t state;
 };
 
-struct tree_event { /* see events.h */
+struct tree_event { /* see nodes.h */
     uint64_t seq;
     struct namespace_id ns;
     uint64_t chain, parent_chain;

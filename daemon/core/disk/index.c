@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/arena/hashed.h"
-#include "core/tree/events.h"
+#include "core/tree/nodes.h"
 #include "core/tree/state.h"
 #include "core/tree/tokens.h"
 

@@ -9,7 +9,6 @@
 #include "core/session/sessions.h"
 #include "core/transfer/handed.h"
 #include "core/tree/nodes.h"
-#include "core/tree/records.h"
 #include "core/tree/state.h"
 #include "core/tree/tokens.h"
 

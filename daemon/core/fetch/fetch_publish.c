@@ -16,7 +16,6 @@
 #include "core/transfer/pulls.h"
 #include "core/transfer/spans.h"
 #include "core/tree/nodes.h"
-#include "core/tree/records.h"
 #include "core/tree/state.h"
 #include "core/tree/tokens.h"
 

@@ -16,7 +16,6 @@
 #include "core/session/sessions.h"
 #include "core/tier/host.h"
 #include "core/tree/nodes.h"
-#include "core/tree/records.h"
 #include "core/tree/state.h"
 #include "core/tree/tokens.h"
 

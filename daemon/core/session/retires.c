@@ -7,7 +7,6 @@
 #include "core/session/engines.h"
 #include "core/tier/host.h"
 #include "core/transfer/serves.h"
-#include "core/tree/events.h"
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"
 

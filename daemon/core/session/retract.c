@@ -15,7 +15,6 @@
 #include "core/session/retires.h"
 #include "core/session/room.h"
 #include "core/tier/host.h"
-#include "core/tree/copies.h"
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"
 #include "core/tree/tokens.h"

@@ -1,5 +1,5 @@
 /* Making room on the device: what is evicted for which group, and which shortage an answer reports
- * if too little is evictable (T4, T12, E4). tree/admit.h decides whether to evict at all. */
+ * if too little is evictable (T4, T12, E4). tree/obtain.h decides whether to evict at all. */
 #include "core/session/room.h"
 
 #include "core/arena/actions.h"

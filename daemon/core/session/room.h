@@ -3,7 +3,7 @@
 #define CORE_ROOM_H
 
 #include "core/busy.h"
-#include "core/tree/admit.h"
+#include "core/tree/obtain.h"
 
 /* The reason why a request that needs pages is QUOTA, or BUSY. */
 struct reason room_never(const struct shortage *s);

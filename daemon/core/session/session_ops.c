@@ -12,7 +12,6 @@
 #include "core/transfer/handed.h"
 #include "core/transfer/pulls.h"
 #include "core/tree/nodes.h"
-#include "core/tree/records.h"
 #include "core/tree/state.h"
 #include "core/tree/tokens.h"
 

@@ -2,7 +2,6 @@
  * as many jobs run as there are slots. One job moves what one node needs. See host.h. */
 #include "core/arena/actions.h"
 #include "core/tier/host.h"
-#include "core/tree/copies.h"
 #include "core/tree/nodes.h"
 
 void copy_done(struct core *c, struct copy_id job, enum tern_err err)

@@ -4,8 +4,7 @@
 
 #include "core/arena/actions.h"
 #include "core/busy.h"
-#include "core/tree/copies.h"
-#include "core/tree/events.h"
+#include "core/tree/nodes.h"
 #include "core/tree/state.h"
 #include "core/tree/tokens.h"
 

@@ -3,9 +3,8 @@
 #include "core/tier/host.h"
 
 #include "core/memory/pages.h"
-#include "core/tree/admit.h"
-#include "core/tree/copies.h"
-#include "core/tree/events.h"
+#include "core/tree/nodes.h"
+#include "core/tree/obtain.h"
 #include "core/tree/state.h"
 
 #include <string.h>

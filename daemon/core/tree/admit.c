@@ -1,5 +1,4 @@
-/* See admit.h. Counters alone decide: see obtain.h. */
-#include "core/tree/admit.h"
+/* See obtain.h. Counters alone decide: see obtain.h. */
 
 #include "core/memory/pages.h"
 #include "core/tree/obtain.h"

@@ -1,5 +1,4 @@
-/* See copies.h. */
-#include "core/tree/copies.h"
+/* See nodes.h. */
 
 #include "core/memory/pages.h"
 #include "core/tree/nodes.h"

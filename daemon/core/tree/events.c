@@ -1,6 +1,6 @@
-/* See events.h. Invariant: numbers increase by one, and a tenant's ring has exactly the last
+/* See nodes.h. Invariant: numbers increase by one, and a tenant's ring has exactly the last
  * limits.events of its changes, in order. */
-#include "core/tree/events.h"
+#include "core/tree/nodes.h"
 
 #include "base/hash.h"
 #include "core/tree/tokens.h"

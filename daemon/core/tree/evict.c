@@ -2,7 +2,7 @@
  * heaps.c keeps the candidates in order. With write-behind the device evicts the reserve first,
  * which tier/reserve.c fills. */
 #include "core/arena/arena.h"
-#include "core/tree/heaps.h"
+#include "core/tree/nodes.h"
 #include "core/tree/state.h"
 
 static void use(struct core *c, uint32_t slot, uint64_t seq)

@@ -1,6 +1,6 @@
-/* The heaps of evictable nodes. See heaps.h. A node that is pinned or used while it is in a heap
+/* The heaps of evictable nodes. See nodes.h. A node that is pinned or used while it is in a heap
  * stays in it and is checked again when it reaches the top. */
-#include "core/tree/heaps.h"
+#include "core/tree/nodes.h"
 
 bool device_frees(const struct node *n)
 {

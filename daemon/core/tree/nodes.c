@@ -1,9 +1,7 @@
 /* The prefix tree. See nodes.h. */
+#include "core/tree/nodes.h"
 #include "core/arena/actions.h"
 #include "core/arena/hashed.h"
-#include "core/tree/copies.h"
-#include "core/tree/events.h"
-#include "core/tree/records.h"
 #include "core/tree/state.h"
 
 #include <string.h>

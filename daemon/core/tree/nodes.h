@@ -6,6 +6,8 @@
 #ifndef CORE_NODES_H
 #define CORE_NODES_H
 
+#include "core/arena/arena.h"
+#include "core/query.h"
 #include "core/tree/obtain.h"
 #include "core/tree/tokens.h"
 
@@ -182,5 +184,107 @@ void evict_forget(struct core *c, uint32_t slot);
  * `slot`. */
 void node_refs(const struct core *c, uint32_t slot, const struct group *g, uint32_t from,
                struct page_ref *refs);
+
+/* Records that tenants share and cached prefixes use (T22): namespaces, prefix nodes, token blocks
+ * and extra keys. When a tenant's share is used up, unheld prefixes are evicted: its own first,
+ * then those of a tenant that has more common records than it has.
+ *
+ * Called before records are taken: by nodes.c for nodes and namespaces, and by session requests for
+ * their tokens. Invariant: nothing that is pinned, waits for a step or is being copied is evicted,
+ * and a step of the core visits no more than STEP_VISITS_MAX records. */
+
+/* Evicts until the pool's tenant may take `n` records. Returns false if it cannot have them; where
+ * that is known in advance, nothing is evicted. */
+bool records_evict(struct core *c, uint32_t pool, enum share_table table, uint32_t n);
+
+static inline bool records_room(struct core *c, uint32_t pool, enum share_table table, uint32_t n)
+{
+    return share_room(c, table, pool_at(c, pool)->tenant) >= n || records_evict(c, pool, table, n);
+}
+
+/* Records that tokens and their extra keys take of the two stores. */
+struct token_need {
+    uint32_t blocks, keys;
+    const struct token_buf *list; /* they complete its first `end` tokens; NULL: they are all */
+    uint32_t end;
+};
+
+/* The list is cut to its tokens below `end` first: subtracts the records that this frees. */
+void token_need_cut(const struct core *c, struct token_need *need, uint32_t end);
+
+/* Makes room in both stores. BUSY, QUOTA: from share_lacks, for the store that is used up. */
+enum tern_err tokens_room(struct core *c, uint32_t pool, struct token_need need,
+                          struct reason *ret);
+
+/* Changes of the prefix tree, for subscribers. Each tenant has a ring of its last `limits.events`
+ * changes, so no tenant overwrites another's. A change has two numbers: one counted over all
+ * tenants, and one counted from 1 within its tenant. A subscriber reads from a number on; changes
+ * that the ring has overwritten since are lost. tree_event writes the rings; core_event_own_view
+ * (query.h) reads them. */
+
+/* Call it after the change: STORED when a node can be matched on the device for the first time,
+ * TIER when it arrived on or left a tier and is still on one, REMOVED before its record is freed.
+ * Until STORED, a node causes no TIER and no REMOVED event. A second STORED, and a TIER without a
+ * change, cause no event. */
+void tree_event(struct core *c, uint32_t node, enum tree_event_kind kind);
+
+/* A chain identifies a prefix: its namespace, all its tokens and its extra keys up to the node's
+ * end. It depends on nothing of this daemon, so equal prefixes have equal chains in every pool of
+ * equal L and on every daemon of the same version. It is a name; no lookup relies on it. */
+uint64_t tree_root_chain(struct namespace_id ns);
+/* Returns the chain of a chunk under `parent`; content: the public hash of the chunk. */
+uint64_t tree_chain(const struct core *c, uint32_t parent, uint64_t content);
+
+/* A node's copy to the other tier, as far as the tree is concerned: its direction, its destination
+ * pages, and its end where the node leaves the tree or the device. tier/ makes the copies.
+ * Invariant: the pages of a copy are COPYING, on the host for a writeback and on the device for a
+ * load-back, and remain invisible until the copy is acknowledged and, on the device, the node's
+ * parent is there (T16). */
+
+/* Returns true if the node has a copy in any state that writes that tier. */
+static inline bool copy_goes_to(const struct node *n, enum tier tier)
+{
+    return n->work.copy != COPY_NONE && n->work.copy_to == (uint32_t)tier;
+}
+
+/* Returns true if that copy is acknowledged and waits for the node's parent. */
+static inline bool copy_has_come(const struct node *n, enum tier tier)
+{
+    return n->work.copy == COPY_DONE && n->work.copy_to == (uint32_t)tier;
+}
+
+/* Adds the pages that a copy writes to need[]; groups: a bit for each group that it copies. */
+void copy_pages_count(const struct pool *p, uint32_t groups, uint32_t *need);
+/* Takes these pages out of the caller's promised[], so that its copy can begin at once. Returns
+ * false if the copy writes more than was promised and there is no room. */
+bool copy_pages_promised(struct pool *p, uint32_t groups, uint32_t *promised);
+/* Takes the destination pages of a copy. There must be room. state: QUEUED, or WAITING if the copy
+ * has to wait first. */
+void copy_begin(struct core *c, uint32_t slot, enum tier to, uint32_t groups,
+                enum copy_state state);
+/* Makes the copy's pages the node's on the destination tier. */
+void copy_pages_attach(struct core *c, uint32_t slot);
+void copy_pages_free(struct core *c, struct node *n);
+/* Ends a copy without a running job: its node is about to be destroyed or to leave the device. */
+void copy_forget(struct core *c, uint32_t slot);
+/* Removes a node that is queued for a job from its tenant's queue. */
+void copy_unqueue(struct core *c, uint32_t slot);
+
+/* Leftist heaps, threaded through the nodes: insert and remove take logarithmic time. Internal to
+ * tree/. A pool's heaps have its evictable nodes, ordered by last use and sequence number: evict.c
+ * takes nodes from them, and obtain.c offers nodes that nothing keeps any more. state.c has heaps
+ * of children's claims. Invariant: every evictable node is in its heap; a node in a heap may be
+ * held. */
+
+/* Returns true if it is a device leaf that may leave the device, with or without a host copy. */
+bool device_frees(const struct node *n);
+/* Returns true if its host pages may be freed, even with nodes below; on the device it stays. */
+bool host_frees(const struct node *n);
+/* Returns true if this node of a reset namespace may leave both tiers. */
+bool tiers_free(const struct node *n);
+/* Returns true if it belongs in heap `k`, one of leaves or one that needs a host tier. */
+bool heap_fits(const struct node *n, enum heap_kind k);
+void heap_insert(const struct core *c, uint32_t *root, enum heap_kind k, uint32_t slot);
+void heap_remove(const struct core *c, uint32_t *root, enum heap_kind k, uint32_t slot);
 
 #endif

@@ -1,5 +1,4 @@
-/* See records.h. */
-#include "core/tree/records.h"
+/* See nodes.h. */
 
 #include "core/tree/nodes.h"
 #include "core/tree/tokens.h"

@@ -12,7 +12,7 @@
 #include "core/tree/state.h"
 
 #include "core/arena/arena.h"
-#include "core/tree/heaps.h"
+#include "core/tree/nodes.h"
 
 uint32_t segment_first(const struct pool *p, const struct group *g, uint32_t depth)
 {

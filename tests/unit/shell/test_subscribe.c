@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/prng.h"
-#include "core/tree/events.h"
+#include "core/tree/nodes.h"
 #include "shell/conn/subscribe.h"
 #include "unit/rig/rig_test.h"
 
