@@ -3,8 +3,6 @@
 #ifndef CORE_ENGINES_H
 #define CORE_ENGINES_H
 
-#include "core/arena/actions.h"
-#include "core/arena/arena.h"
 #include "core/session/call.h"
 
 void engine_proc_gone(struct core *c, struct actions *out, uint32_t proc);

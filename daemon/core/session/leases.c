@@ -5,9 +5,7 @@
  * is NONE between two operations. */
 #include "core/session/engines.h"
 
-#include "core/arena/actions.h"
 #include "core/memory/pages.h"
-#include "core/session/call.h"
 #include "core/session/record.h"
 #include "core/session/retires.h"
 #include "core/session/room.h"

@@ -5,7 +5,6 @@
  * the step published and freed. */
 #include "core/session/engines.h"
 
-#include "core/session/call.h"
 #include "core/session/retires.h"
 
 bool steps_jumped(const struct engine *e, uint32_t rank)

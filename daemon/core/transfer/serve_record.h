@@ -3,7 +3,6 @@
 #ifndef CORE_SERVE_RECORD_H
 #define CORE_SERVE_RECORD_H
 
-#include "core/arena/arena.h"
 #include "core/tree/tokens.h"
 
 /* INVALID: the lengths are no multiples of L. BUSY: no record is free, or no pair of layouts if the

@@ -6,7 +6,6 @@
 #ifndef CORE_SPANS_H
 #define CORE_SPANS_H
 
-#include "core/arena/arena.h"
 #include "core/tree/state.h"
 
 #define SPAN_PAGES_MAX 64u /* smaller pages in a larger one, as in daemon/reshard */

@@ -6,8 +6,6 @@
 #ifndef CORE_NODES_H
 #define CORE_NODES_H
 
-#include "core/arena/arena.h"
-#include "core/query.h"
 #include "core/tree/obtain.h"
 #include "core/tree/tokens.h"
 

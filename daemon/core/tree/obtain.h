@@ -27,9 +27,7 @@
 #ifndef CORE_OBTAIN_H
 #define CORE_OBTAIN_H
 
-#include "core/arena/arena.h"
 #include "core/memory/pages.h"
-#include "core/request.h"
 
 /* Call it after each such change; extra calls do no harm. */
 static inline void node_changed(struct core *c, uint32_t slot)
