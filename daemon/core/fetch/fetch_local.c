@@ -3,7 +3,6 @@
  * one step, or nothing does. Called by request_fetch. */
 #include "core/fetch/fetch.h"
 
-#include "core/arena/arena.h"
 #include "core/memory/pages.h"
 #include "core/session/record.h"
 #include "core/session/sessions.h"

@@ -3,7 +3,6 @@
  * fetch_end, once: with the answer, PULL_DONE if the link is up, and pull_stop. */
 #include "core/fetch/fetch.h"
 
-#include "core/arena/arena.h"
 #include "core/disk/stores.h"
 #include "core/fetch/asks.h"
 #include "core/memory/pages.h"

@@ -4,7 +4,6 @@
 #include "core/session/commits.h"
 
 #include "core/arena/actions.h"
-#include "core/arena/arena.h"
 #include "core/disk/stores.h"
 #include "core/memory/pages.h"
 #include "core/session/record.h"

@@ -9,7 +9,6 @@
 
 #include <string.h>
 
-#include "core/arena/arena.h"
 #include "core/disk/stores.h"
 #include "core/session/commits.h"
 #include "core/session/record.h"

@@ -2,7 +2,6 @@
  * record has pages that become FREE, a pin that ends, and nodes that become visible. */
 #include "core/session/retires.h"
 
-#include "core/arena/arena.h"
 #include "core/memory/pages.h"
 #include "core/session/engines.h"
 #include "core/tier/host.h"

@@ -9,7 +9,6 @@
  * then a session whose load failed is `releasing`. */
 #include "core/session/sessions.h"
 
-#include "core/arena/arena.h"
 #include "core/disk/stores.h"
 #include "core/session/record.h"
 #include "core/session/retires.h"

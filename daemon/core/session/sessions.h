@@ -1,4 +1,4 @@
-/* Opening and closing sessions. */
+/* Sessions: opening and closing them, the operations of a Step, and sessions that are away. */
 #ifndef CORE_SESSIONS_H
 #define CORE_SESSIONS_H
 

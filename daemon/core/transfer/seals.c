@@ -5,7 +5,6 @@
  * (Y4). Invariant: a job pins its node, so its pages are not reused while a worker reads them. */
 
 #include "core/arena/actions.h"
-#include "core/arena/arena.h"
 #include "core/tier/host.h"
 #include "core/transfer/serves.h"
 #include "core/tree/nodes.h"

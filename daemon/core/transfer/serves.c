@@ -7,7 +7,6 @@
 #include "core/transfer/serves.h"
 
 #include "core/arena/actions.h"
-#include "core/arena/arena.h"
 #include "core/memory/pages.h"
 #include "core/transfer/handed.h"
 #include "core/transfer/peer_words.h"

@@ -1,7 +1,6 @@
 /* Chooses the leaf that is evicted next, and the node that loses its STATE alone (T12, T13).
  * heaps.c keeps the candidates in order. With write-behind the device evicts the reserve first,
  * which tier/reserve.c fills. */
-#include "core/arena/arena.h"
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"
 

@@ -11,7 +11,6 @@
  * it is the nearest, however long the window is. Invariant: the window of a claim is whole. */
 #include "core/tree/state.h"
 
-#include "core/arena/arena.h"
 #include "core/tree/nodes.h"
 
 uint32_t segment_first(const struct pool *p, const struct group *g, uint32_t depth)
