@@ -436,7 +436,7 @@ static void link_up(void)
     v.path = paths;
     v.piece_sums = 1;
     assert_true(link_pieces(&v, 0));
-    verbs_link_transport(&xfer.transport[0], 0, 1u << FAR | 1u << NEAR, true);
+    xfer_link_transport(&xfer, 0, XFER_AUTO, 1u << FAR | 1u << NEAR, true);
 }
 
 static void link_end(void)
@@ -454,7 +454,7 @@ TEST(verbs_far_that_no_nic_knows_has_paths_to_it_alone)
     link_up();
     assert_true(path_of(&v, 0, FAR, 0)->wanted);
     assert_int_equal(noted, 0);
-    verbs_path_msg(&xfer.transport[0], 0, &offer);
+    xfer_path_msg(&xfer, 0, &offer);
     assert_int_equal(answer.kind, XFER_PATH_REFUSE);
     assert_int_equal(answer.epoch, 7);
     assert_non_null(strstr(answer.text, "not registered"));
@@ -480,7 +480,7 @@ TEST(verbs_far_tenant_without_registrations_has_no_paths_and_one_note)
     verbs_link_view(&xfer.transport[0], 0, &view);
     assert_null(view.transport);
     assert_string_equal(view.reason, note);
-    verbs_path_msg(&xfer.transport[0], 0, &offer);
+    xfer_path_msg(&xfer, 0, &offer);
     assert_int_equal(answer.kind, XFER_PATH_REFUSE);
     assert_int_equal(answer.epoch, 7);
     assert_false(answer.push);
@@ -493,9 +493,9 @@ TEST(verbs_far_offer_to_read_is_refused_by_name)
 {
     register_all();
     link_up();
-    verbs_path_msg(&xfer.transport[0], 0,
-                   &(struct xfer_path_msg){
-                       .kind = XFER_PATH_OFFER, .tenant = NEAR, .epoch = 8, .mtu = IBV_MTU_1024});
+    xfer_path_msg(&xfer, 0,
+                  &(struct xfer_path_msg){
+                      .kind = XFER_PATH_OFFER, .tenant = NEAR, .epoch = 8, .mtu = IBV_MTU_1024});
     assert_int_equal(answer.kind, XFER_PATH_REFUSE);
     assert_int_equal(answer.epoch, 8);
     assert_true(answer.push);
@@ -527,9 +527,9 @@ TEST(verbs_far_peer_that_can_only_be_read_is_refused_by_name_and_offered_once)
     p->state = PATH_OFFERED;
     p->epoch = 5;
     p->qp = &pair;
-    verbs_path_msg(&xfer.transport[0], 0,
-                   &(struct xfer_path_msg){
-                       .kind = XFER_PATH_ANSWER, .tenant = FAR, .epoch = 5, .mtu = IBV_MTU_1024});
+    xfer_path_msg(&xfer, 0,
+                  &(struct xfer_path_msg){
+                      .kind = XFER_PATH_ANSWER, .tenant = FAR, .epoch = 5, .mtu = IBV_MTU_1024});
     assert_int_equal(p->state, PATH_STOPPING);
     assert_int_equal(p->job, JOB_STOP);
     assert_int_equal(p->retry_ns, UINT64_MAX);
@@ -545,12 +545,12 @@ TEST(verbs_far_offer_of_a_rail_beyond_the_limit_is_refused_with_the_limit)
 {
     register_all();
     link_up();
-    verbs_path_msg(&xfer.transport[0], 0,
-                   &(struct xfer_path_msg){.kind = XFER_PATH_OFFER,
-                                           .tenant = NEAR,
-                                           .rail = XFER_RAILS_MAX,
-                                           .epoch = 9,
-                                           .mtu = IBV_MTU_1024});
+    xfer_path_msg(&xfer, 0,
+                  &(struct xfer_path_msg){.kind = XFER_PATH_OFFER,
+                                          .tenant = NEAR,
+                                          .rail = XFER_RAILS_MAX,
+                                          .epoch = 9,
+                                          .mtu = IBV_MTU_1024});
     assert_int_equal(answer.kind, XFER_PATH_REFUSE);
     assert_int_equal(answer.epoch, 9);
     assert_string_equal(answer.text, "limits.rdma_rails of its daemon is 16: raise it, for our "

@@ -15,15 +15,6 @@ const bool xfer_transport_by_paths[XFER_TRANSPORTS] = {
 #undef X
 };
 
-/* Returns the transport with paths. NULL: a test runs without one. */
-static struct transport *rdma_of(const struct xfer *xfer)
-{
-    for (uint32_t i = 0; i < xfer->ntransports; i++)
-        if (xfer->transport[i].ops->rdma)
-            return (struct transport *)&xfer->transport[i];
-    return NULL;
-}
-
 bool xfer_link_is_own(const struct xfer *xfer, uint32_t number)
 {
     const struct xfer_link *link = &xfer->link[number];
@@ -130,37 +121,6 @@ void xfer_note_fallback(const struct xfer *xfer, uint32_t number, const struct t
     xfer->config.rdma.path_note(xfer->config.ctx, number, note);
 }
 
-void xfer_link_transport(struct xfer *xfer, uint32_t number, enum xfer_transport transport,
-                         uint64_t tenants, bool peer_rdma)
-{
-    struct transport *t = rdma_of(xfer);
-
-    check(number < xfer->config.links);
-    xfer->link[number].wanted = transport;
-    if (xfer_link_is_own(xfer, number)) /* it needs no paths and no fallback */
-        tenants = 0;
-    if (t)
-        t->ops->link_transport(t, number, tenants, peer_rdma);
-}
-
-void xfer_path_msg(struct xfer *xfer, uint32_t number, const struct xfer_path_msg *msg)
-{
-    struct transport *t = rdma_of(xfer);
-
-    check(number < xfer->config.links);
-    if (t)
-        t->ops->path_msg(t, number, msg);
-}
-
-void xfer_peer_down(struct xfer *xfer, uint32_t number)
-{
-    struct transport *t = rdma_of(xfer);
-
-    check(number < xfer->config.links);
-    if (t)
-        t->ops->peer_down(t, number);
-}
-
 static void paths_view(const struct xfer *xfer, uint32_t peer_link, struct xfer_link_view *ret)
 {
     for (uint32_t k = 0; k < xfer->ntransports; k++)
@@ -219,24 +179,6 @@ void xfer_link_forget(struct xfer *xfer, uint32_t number)
         transport_lane(&xfer->transport[i], number)->bytes_in = 0;
 }
 
-bool xfer_path_view(const struct xfer *xfer, uint32_t number, uint32_t i,
-                    struct xfer_path_view *ret)
-{
-    const struct transport *t = rdma_of(xfer);
-
-    check(number < xfer->config.links);
-    return t && t->ops->path_view(t, number, i, ret);
-}
-
-void xfer_rdma_view(const struct xfer *xfer, struct xfer_rdma_view *ret)
-{
-    const struct transport *t = rdma_of(xfer);
-
-    *ret = xfer->looked;
-    if (t)
-        t->ops->rdma_view(t, ret);
-}
-
 const char *const xfer_registered_word[XFER_REGISTERED_WAYS] = {
 #define X(name, word) [XFER_REGISTERED_##name] = (word),
     XFER_REGISTERED_TABLE(X)
@@ -248,40 +190,3 @@ const char *const xfer_self_test_word[XFER_SELF_TEST_RESULTS] = {
     XFER_SELF_TEST_TABLE(X)
 #undef X
 };
-
-/* Finds row i of the regions from ret->region on. Returns false if there are only *ret_n rows. */
-static bool registration_rows(const struct xfer *xfer, uint32_t i,
-                              struct xfer_registration_view *ret, uint32_t *ret_n)
-{
-    const struct transport *t = rdma_of(xfer);
-    uint32_t n = 0;
-
-    while (t && t->own && t->ops->registration_view(t, n, ret))
-        if (n++ == i)
-            return true;
-    if (n == 0 && i == 0)
-        return true;
-    *ret_n = n > 0 ? n : 1;
-    return false;
-}
-
-bool xfer_registration_view(const struct xfer *xfer, uint32_t i, struct xfer_registration_view *ret)
-{
-    const struct mem *mem = xfer->config.mem;
-    uint32_t n;
-
-    for (uint32_t t = 0; t < xfer->config.rdma.tenants; t++) {
-        uint32_t regions = mem_region_count(mem, t), alike;
-
-        for (uint32_t r = 0; r < regions; r += alike, i -= n) {
-            const char *gpu = mem_region_device(mem, t, r, NULL, NULL);
-
-            alike = gpu ? 1 : regions - r;
-            *ret = (struct xfer_registration_view){
-                .tenant = t, .region = r, .regions = alike, .gpu = gpu, .why = ""};
-            if (registration_rows(xfer, i, ret, &n))
-                return true;
-        }
-    }
-    return false;
-}

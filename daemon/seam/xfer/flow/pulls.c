@@ -650,7 +650,6 @@ bool arrival_landed(struct arrival *a)
 void arrival_end(struct xfer *xfer, uint32_t number, uint32_t i, bool right)
 {
     struct batch *batch = &xfer->batch[number];
-    struct transport *t = &xfer->transport[batch->lane];
     struct xfer_flow_view *seen = &xfer->pull[batch->pull].seen;
     uint64_t bytes = batch_page_bytes(xfer, batch, i);
 
@@ -665,6 +664,8 @@ void arrival_end(struct xfer *xfer, uint32_t number, uint32_t i, bool right)
     }
     xfer_set_bit(batch->ok, i);
     xfer->stats.pages_in += pages_of(xfer, batch, i);
-    if (t->ops->page_in)
-        t->ops->page_in(t, bytes);
+    if (xfer->transport[batch->lane].ops->rdma) {
+        xfer->stats.verbs_pages_in++;
+        xfer->stats.verbs_bytes_in += bytes;
+    }
 }

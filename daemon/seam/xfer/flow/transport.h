@@ -46,8 +46,8 @@ struct data_service {
 struct transport_ops {
     const char *name;              /* in views and logs */
     enum xfer_transport asked_for; /* besides AUTO; AUTO: not selectable by name */
-    bool rdma;                     /* makes paths */
-    bool reshards;                 /* carries pages between pools of different layouts */
+    bool rdma;           /* makes paths, and has what xfer.h says of them; at most one transport */
+    bool reshards;       /* carries pages between pools of different layouts */
     uint32_t conn_bytes; /* of its state for a data connection that it calls; 0: calls none */
     const struct data_service *service; /* NULL: takes no request frames */
 
@@ -82,22 +82,9 @@ struct transport_ops {
     void (*link_down)(struct transport *t, uint32_t peer_link); /* after the link's pulls broke */
     void (*tick)(struct transport *t, uint64_t now_ns);         /* enforces its own deadlines */
     bool (*poll)(struct transport *t);                          /* like xfer_poll */
-    void (*page_in)(struct transport *t, uint64_t bytes);       /* a page of it was verified */
 
     /* Fills in *ret; ret->transport stays NULL if no page comes by it. NULL: it carries all. */
     void (*link_view)(const struct transport *t, uint32_t peer_link, struct xfer_link_view *ret);
-
-    /* For transports with paths: like the functions of xfer.h with these names. */
-    void (*link_transport)(struct transport *t, uint32_t peer_link, uint64_t tenants,
-                           bool peer_rdma);
-    void (*path_msg)(struct transport *t, uint32_t peer_link, const struct xfer_path_msg *msg);
-    void (*peer_down)(struct transport *t, uint32_t peer_link);
-    bool (*path_view)(const struct transport *t, uint32_t peer_link, uint32_t i,
-                      struct xfer_path_view *ret);
-    void (*rdma_view)(const struct transport *t, struct xfer_rdma_view *ret);
-    /* How its i-th NIC registered ret->region of ret->tenant. Returns false if i is too high. */
-    bool (*registration_view)(const struct transport *t, uint32_t i,
-                              struct xfer_registration_view *ret);
 };
 
 extern const struct transport_ops local_transport; /* for a daemon's link to itself */

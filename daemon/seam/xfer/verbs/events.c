@@ -6,6 +6,7 @@
  * function finds its tables changed by a call that it made. */
 #include <stdio.h>
 
+#include "base/check.h"
 #include "base/container.h"
 #include "seam/xfer/verbs/verbs.h"
 
@@ -303,12 +304,17 @@ void piece_back(struct io_task *task, int32_t res)
 
 /* ------------------------------------------------------------------ the link and its peer */
 
-void verbs_link_transport(struct transport *t, uint32_t link, uint64_t tenants, bool peer_rdma)
+void xfer_link_transport(struct xfer *xfer, uint32_t link, enum xfer_transport transport,
+                         uint64_t tenants, bool peer_rdma)
 {
-    struct verbs *v = t->own;
+    struct verbs *v = verbs_of(xfer);
     struct verbs_link *l;
     const char *why, *missing;
 
+    check(link < xfer->config.links);
+    xfer->link[link].wanted = transport;
+    if (xfer_link_is_own(xfer, link)) /* it needs no paths and no fallback */
+        tenants = 0;
     if (!v || !v->link[link].piece)
         return;
     l = &v->link[link];
@@ -331,11 +337,11 @@ void verbs_link_transport(struct transport *t, uint32_t link, uint64_t tenants, 
     verbs_run(v);
 }
 
-void verbs_path_msg(struct transport *t, uint32_t link, const struct xfer_path_msg *msg)
+void xfer_path_msg(struct xfer *xfer, uint32_t link, const struct xfer_path_msg *msg)
 {
-    struct xfer *xfer = t->xfer;
-    struct verbs *v = t->own;
+    struct verbs *v = verbs_of(xfer);
 
+    check(link < xfer->config.links);
     if (!v || v->nrails == 0 || msg->tenant >= v->tenants || msg->rail >= v->rails) {
         struct xfer_path_msg no = {.kind = XFER_PATH_REFUSE,
                                    .tenant = msg->tenant,

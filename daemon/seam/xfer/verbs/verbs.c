@@ -144,11 +144,12 @@ static void verbs_destroy(struct transport *t)
     t->own = NULL;
 }
 
-static void verbs_rdma_view(const struct transport *t, struct xfer_rdma_view *ret)
+void xfer_rdma_view(const struct xfer *xfer, struct xfer_rdma_view *ret)
 {
-    const struct verbs *v = t->own;
+    const struct verbs *v = verbs_of(xfer);
 
     if (!v) {
+        *ret = xfer->looked;
         ret->built = true;
         snprintf(ret->why, sizeof ret->why, "not asked for: no peer's transport is auto or verbs");
         return;
@@ -158,12 +159,6 @@ static void verbs_rdma_view(const struct transport *t, struct xfer_rdma_view *re
     ret->nrails = v->nrails;
     for (uint32_t i = 0; i < v->nrails; i++)
         ret->rail[i] = v->rail[i].view;
-}
-
-static void verbs_page_in(struct transport *t, uint64_t bytes)
-{
-    t->xfer->stats.verbs_pages_in++;
-    t->xfer->stats.verbs_bytes_in += bytes;
 }
 
 const struct transport_ops verbs_transport = {
@@ -183,12 +178,5 @@ const struct transport_ops verbs_transport = {
     .link_down = verbs_link_down,
     .tick = verbs_tick,
     .poll = verbs_poll,
-    .page_in = verbs_page_in,
-    .link_transport = verbs_link_transport,
-    .path_msg = verbs_path_msg,
-    .peer_down = verbs_peer_down,
     .link_view = verbs_link_view,
-    .path_view = verbs_path_view,
-    .rdma_view = verbs_rdma_view,
-    .registration_view = verbs_registration_view,
 };

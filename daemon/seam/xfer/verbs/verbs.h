@@ -1,7 +1,8 @@
 /* Shared by the files of the RDMA transport. Layers, lowest first: device/, path/, move/, then
  * retry.c (which path a piece takes, and what happens when that path is lost), notices.c (the data
  * connection beside the paths), events.c (incoming events, and the run that ends each) and verbs.c
- * (life of the transport, and its functions for transport.h).
+ * (life of the transport, and its functions for transport.h). The functions of xfer.h about paths
+ * and devices are here too.
  *
  * A rail is one local device in use. A path is one end of a reliable connection (a queue pair). A
  * path belongs to one peer link, one tenant and one rail, and lies in the tenant's protection
@@ -221,7 +222,7 @@ struct verbs {
 static inline struct verbs *verbs_of(const struct xfer *xfer)
 {
     for (uint32_t i = 0; i < xfer->ntransports; i++)
-        if (xfer->transport[i].ops == &verbs_transport)
+        if (xfer->transport[i].ops->rdma)
             return xfer->transport[i].own;
     return NULL;
 }
@@ -261,8 +262,6 @@ const struct verbs_mr *local_mr(const struct verbs_domain *d, const uint8_t *at)
 void memory_register_far(struct verbs *v, struct verbs_rail *rail, uint32_t tenant);
 /* Returns true if the pool lies on a GPU that has failed, so none of its pages leaves. */
 bool memory_far_lost(const struct verbs *v, uint32_t tenant, uint32_t pool);
-bool verbs_registration_view(const struct transport *t, uint32_t i,
-                             struct xfer_registration_view *ret);
 /* At start, after registration: `region` failed its self-test, so the rail uses no region of the
  * tenant. ring_unregister drops only the ring and its keys. */
 void memory_unregister_far(struct verbs *v, struct verbs_rail *rail, uint32_t tenant,
@@ -510,13 +509,7 @@ bool verbs_holds(const struct transport *t, uint32_t pull);
 void verbs_link_down(struct transport *t, uint32_t peer_link);
 void verbs_tick(struct transport *t, uint64_t now_ns);
 bool verbs_poll(struct transport *t);
-void verbs_link_transport(struct transport *t, uint32_t peer_link, uint64_t tenants,
-                          bool peer_rdma);
-void verbs_path_msg(struct transport *t, uint32_t peer_link, const struct xfer_path_msg *msg);
-void verbs_peer_down(struct transport *t, uint32_t peer_link);
 void verbs_link_view(const struct transport *t, uint32_t peer_link, struct xfer_link_view *ret);
-bool verbs_path_view(const struct transport *t, uint32_t peer_link, uint32_t i,
-                     struct xfer_path_view *ret);
 extern const struct data_service verbs_service;
 extern const struct data_caller verbs_caller;
 

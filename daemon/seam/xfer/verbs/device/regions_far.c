@@ -149,20 +149,40 @@ bool memory_far_lost(const struct verbs *v, uint32_t tenant, uint32_t pool)
     return lost;
 }
 
-bool verbs_registration_view(const struct transport *t, uint32_t i,
-                             struct xfer_registration_view *ret)
+/* Fills in how the rail has ret->region of ret->tenant registered. */
+static void registration_row(const struct verbs_rail *rail, struct xfer_registration_view *ret)
 {
-    const struct verbs *v = t->own;
-    const struct verbs_domain *d;
+    const struct verbs_domain *d = &rail->domain[ret->tenant];
 
-    if (i >= v->nrails)
-        return false;
-    d = &v->rail[i].domain[ret->tenant];
-    ret->device = v->rail[i].view.device;
+    ret->device = rail->view.device;
     ret->how = d->far ? d->region[ret->region].how : XFER_REGISTERED_MEMORY;
     ret->why = d->far ? d->region[ret->region].why : "";
     ret->ring_bytes = d->ring.mr ? d->ring.bytes : 0;
     ret->no_ring = d->no_ring;
     ret->test = &d->region[ret->region].test;
-    return true;
+}
+
+bool xfer_registration_view(const struct xfer *xfer, uint32_t i, struct xfer_registration_view *ret)
+{
+    const struct mem *mem = xfer->config.mem;
+    const struct verbs *v = verbs_of(xfer);
+    const uint32_t rails = v ? v->nrails : 0, rows = rails > 0 ? rails : 1;
+
+    for (uint32_t t = 0; t < xfer->config.rdma.tenants; t++) {
+        uint32_t regions = mem_region_count(mem, t), alike;
+
+        for (uint32_t r = 0; r < regions; r += alike, i -= rows) {
+            const char *gpu = mem_region_device(mem, t, r, NULL, NULL);
+
+            alike = gpu ? 1 : regions - r;
+            if (i >= rows)
+                continue;
+            *ret = (struct xfer_registration_view){
+                .tenant = t, .region = r, .regions = alike, .gpu = gpu, .why = ""};
+            if (rails > 0)
+                registration_row(&v->rail[i], ret);
+            return true;
+        }
+    }
+    return false;
 }

@@ -535,10 +535,11 @@ void path_want(struct verbs_path *p)
         path_state_move(&p->state, PATH_PAUSED); /* no pause: the next tick makes it */
 }
 
-void verbs_peer_down(struct transport *t, uint32_t link)
+void xfer_peer_down(struct xfer *xfer, uint32_t link)
 {
-    struct verbs *v = t->own;
+    struct verbs *v = verbs_of(xfer);
 
+    check(link < xfer->config.links);
     for (uint32_t i = 0; v && v->path && i < v->tenants * v->rails; i++)
         path_close(v, path_of(v, link, 0, 0) + i, "the link ended");
 }
@@ -548,5 +549,5 @@ void verbs_link_down(struct transport *t, uint32_t link)
     const struct verbs *v = t->own;
 
     if (v->link[link].piece)
-        verbs_peer_down(t, link);
+        xfer_peer_down(t->xfer, link);
 }

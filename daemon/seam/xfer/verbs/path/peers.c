@@ -1,5 +1,6 @@
 /* Peer links of the RDMA transport: which path a batch may use, whether a path is being set up, and
  * what operators see. */
+#include "base/check.h"
 #include "seam/xfer/verbs/verbs.h"
 
 /* A doubted path may fail again, which takes seconds: try it with one piece that was never lost. */
@@ -193,11 +194,11 @@ void path_view(const struct verbs *v, const struct verbs_path *p, struct xfer_pa
                                    .reads = !p->source};
 }
 
-bool verbs_path_view(const struct transport *t, uint32_t link, uint32_t i,
-                     struct xfer_path_view *ret)
+bool xfer_path_view(const struct xfer *xfer, uint32_t link, uint32_t i, struct xfer_path_view *ret)
 {
-    const struct verbs *v = t->own;
+    const struct verbs *v = verbs_of(xfer);
 
+    check(link < xfer->config.links);
     for (uint32_t k = 0; v && v->nrails > 0 && k < v->tenants * v->rails; k++) {
         const struct verbs_path *p = path_of(v, link, 0, 0) + k;
 
