@@ -175,18 +175,14 @@ void data_answer_none(struct data_conn *conn, uint16_t frame, enum tern_err err)
 
 /* ------------------------------------------------------------------ requests */
 
+/* Returns the transport that answers the frame. NULL: it is no request. */
 static struct transport *transport_of(struct xfer *xfer, uint16_t frame)
 {
     for (uint32_t i = 0; i < xfer->ntransports; i++)
-        if (xfer->transport[i].ops->service && xfer->transport[i].ops->service->knows(frame))
-            return &xfer->transport[i];
+        for (uint32_t k = 0; xfer->transport[i].ops->service && k < DATA_SERVICE_FRAMES; k++)
+            if (xfer->transport[i].ops->service->frame[k] == frame)
+                return &xfer->transport[i];
     return NULL;
-}
-
-static bool is_request(uint16_t frame)
-{
-    return frame == XFER_REQUEST || frame == XFER_REQUEST_PLAN || frame == XFER_REQUEST_WRITE ||
-           frame == XFER_CONFIRM;
 }
 
 static uint32_t runs_of(const struct xfer_head *head)
@@ -204,7 +200,8 @@ static uint32_t frame_bytes(const struct data_conn *conn, struct xfer_head *ret,
     if (r->rx_n < XFER_HEAD_BYTES)
         return 0;
     if (!xfer_get_head(conn->buffer + r->rx_at, ret) ||
-        (r->state == DATA_REQUEST_HELLO ? ret->type != XFER_HELLO : !is_request(ret->type)) ||
+        (r->state == DATA_REQUEST_HELLO ? ret->type != XFER_HELLO
+                                        : !transport_of(conn->xfer, ret->type)) ||
         (ret->type == XFER_HELLO ? ret->n != 0 : ret->n == 0 || ret->n > XFER_PAGES_MAX) ||
         (ret->type == XFER_REQUEST_WRITE && runs_of(ret) > XFER_RUNS_MAX)) {
         *ret_bad = true;
@@ -270,7 +267,7 @@ static bool request_begin(struct data_conn *conn, const struct xfer_head *head)
     if (!serve_allows(conn->xfer, r->serve, conn->peer_link))
         return false;
     r->transport = transport_of(conn->xfer, head->type);
-    return r->transport && r->transport->ops->service->begin(r->transport, conn);
+    return r->transport->ops->service->begin(r->transport, conn);
 }
 
 /* Begins the next request, if it is complete. */

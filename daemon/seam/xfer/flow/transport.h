@@ -26,9 +26,11 @@ struct transport {
     void *own;     /* owned by the transport; NULL: not in use, so offered no batch */
 };
 
+#define DATA_SERVICE_FRAMES 2
+
 /* The source's side of data connections, for a transport whose requests are frames. */
 struct data_service {
-    bool (*knows)(uint16_t frame);
+    uint16_t frame[DATA_SERVICE_FRAMES]; /* enum xfer_frame: the requests that it answers */
     /* conn->request has a request of such a frame. Answers it at once or lets it wait. Returns
      * false if it breaks the protocol; the connection ends. */
     bool (*begin)(struct transport *t, struct data_conn *conn);

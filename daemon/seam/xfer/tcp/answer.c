@@ -9,11 +9,6 @@
  * reads the pages once EV_SERVE_QUIET was emitted. */
 #include "seam/xfer/tcp/tcp.h"
 
-static bool knows(uint16_t frame)
-{
-    return frame == XFER_REQUEST || frame == XFER_REQUEST_PLAN;
-}
-
 static bool begin(struct transport *t, struct data_conn *conn)
 {
     (void)t;
@@ -159,7 +154,7 @@ static void over(struct transport *t, struct data_conn *conn, bool lost)
 }
 
 const struct data_service tcp_service = {
-    .knows = knows,
+    .frame = {XFER_REQUEST, XFER_REQUEST_PLAN},
     .begin = begin,
     .gather = gather,
     .sent = sent,

@@ -198,11 +198,6 @@ static enum written writes_begin(struct verbs *v, struct data_conn *conn)
 
 /* ------------------------------------------------------------------ requests */
 
-static bool knows(uint16_t frame)
-{
-    return frame == XFER_REQUEST_WRITE || frame == XFER_CONFIRM;
-}
-
 /* Fills in statuses and checksums of the request's pages. */
 static bool answer(const struct verbs *v, struct data_conn *conn)
 {
@@ -316,4 +311,5 @@ static void over(struct transport *t, struct data_conn *conn, bool lost)
     write_go_on(t->own, conn);
 }
 
-const struct data_service verbs_service = {.knows = knows, .begin = begin, .over = over};
+const struct data_service verbs_service = {
+    .frame = {XFER_REQUEST_WRITE, XFER_CONFIRM}, .begin = begin, .over = over};
