@@ -197,9 +197,7 @@ static enum tern_err create_tenant(struct mem *mem, uint32_t tenant, const char 
     const struct tenant_config *t = &mem->config.tenant[tenant];
     uint64_t sums = 0;
 
-    if (on_devices(&mem->config, tenant))
-        TRY(create_on_devices(mem, tenant, ret_why));
-    else
+    if (!on_devices(&mem->config, tenant))
         TRY(create_each(mem, mem->region[TIER_DEVICE][tenant], t->regions, REGION_SHARED,
                         t->memory_bytes, &mem->bytes, ret_why));
     TRY(create_each(mem, mem->region[TIER_HOST][tenant], t->regions, REGION_PRIVATE, t->host_bytes,
@@ -222,8 +220,6 @@ static enum tern_err create_regions(struct mem *mem, const char **ret_why)
     TRY(region_memory_suffices(need, ret_why));
     for (uint32_t t = 0; t < c->tenants; t++)
         TRY(create_tenant(mem, t, ret_why));
-    if (mem->cuda)
-        cuda_peers_open(mem->cuda, c->no_peers);
     huge = region_huge_bytes();
     mem->huge_bytes = c->huge_pages && huge > before ? huge - before : 0;
     return TERN_OK;
@@ -257,7 +253,7 @@ static enum tern_err create_tables(struct mem *mem, const char **ret_why)
     return workers_create(threads, c->jobs, mem->event_fd, &mem->workers, ret_why);
 }
 
-/* Runs before regions are created: a missing device must fail before minutes of zeroing. */
+/* Runs before memory of the host is made: a missing device must fail before minutes of zeroing. */
 static enum tern_err create_devices(struct mem *mem, const char **ret_why)
 {
     const struct mem_config *c = &mem->config;
@@ -266,12 +262,17 @@ static enum tern_err create_devices(struct mem *mem, const char **ret_why)
         return TERN_OK;
     TRY(cuda_create(c->cuda_library ? c->cuda_library : DRIVER_LIBRARY, mem->event_fd,
                     c->device_wait_ms ? c->device_wait_ms : CUDA_WAIT_MS, &mem->cuda, ret_why));
+    for (uint32_t t = 0; t < c->tenants; t++)
+        if (on_devices(c, t))
+            TRY(create_on_devices(mem, t, ret_why));
+    cuda_peers_open(mem->cuda, c->no_peers);
     return workers_create(CUDA_LANES, c->jobs, mem->event_fd, &mem->device_workers, ret_why);
 }
 
 enum tern_err mem_create(const struct mem_config *config, struct mem **ret, const char **ret_why)
 {
     struct mem *mem;
+    sigset_t before;
     enum tern_err err;
 
     TRY(config_check(config, ret_why));
@@ -289,8 +290,10 @@ enum tern_err mem_create(const struct mem_config *config, struct mem **ret, cons
     err = create_tables(mem, ret_why);
     if (err == TERN_OK) /* first: too few descriptors must fail before minutes of zeroing */
         err = create_controls(mem, ret_why);
+    own_threads_mask(&before); /* for CUDA's driver (mem_cuda.h) */
     if (err == TERN_OK)
         err = create_devices(mem, ret_why);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (err == TERN_OK)
         err = create_regions(mem, ret_why);
     if (err != TERN_OK) {
@@ -483,8 +486,14 @@ const char *mem_region_device(const struct mem *mem, uint32_t tenant, uint32_t r
 enum tern_err mem_region_export(struct mem *mem, uint32_t tenant, uint32_t region, bool pcie,
                                 int *ret_fd, const char **ret_why)
 {
+    sigset_t before;
+    enum tern_err err;
+
     check(on_devices(&mem->config, tenant));
-    return cuda_region_export(mem->cuda, &mem->on_device[tenant][region], pcie, ret_fd, ret_why);
+    own_threads_mask(&before);
+    err = cuda_region_export(mem->cuda, &mem->on_device[tenant][region], pcie, ret_fd, ret_why);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return err;
 }
 
 const char *mem_region_pci(const struct mem *mem, uint32_t tenant, uint32_t region)

@@ -9,13 +9,10 @@
  * (openucx/ucx, pull request 11265, met that between two devices of one process). A yes of
  * cuDeviceCanAccessPeer is not enough: behind an IOMMU, or a PCIe switch with ACS, copies between
  * devices may arrive wrong, which a try shows. Only the stand-in has kept these rules so far. */
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "seam/mem/cuda/cuda_state.h"
-#include "seam/own_threads.h"
 
 #define TRY_BYTES  4096u /* no region is smaller */
 #define TRY_FACTOR 167u  /* makes neighbouring bytes of the try differ */
@@ -135,16 +132,13 @@ static void pair_open(struct cuda *c, struct cuda_device *a, struct cuda_device 
 void cuda_peers_open(struct cuda *c, bool off)
 {
     const char *not_tried = off ? "peer_access is false" : NULL;
-    sigset_t before;
 
-    own_threads_mask(&before); /* as in cuda_region_create */
     for (uint32_t a = 0; a < c->ndevices; a++)
         for (uint32_t b = a + 1; b < c->ndevices; b++) {
             pair_open(c, &c->device[a], &c->device[b], not_tried);
             if (!not_tried && (atomic_load(&c->device[a].lost) || atomic_load(&c->device[b].lost)))
                 not_tried = "a try between others has lost a GPU: start with peer_access: false";
         }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 const char *cuda_no_peers(struct cuda *c, uint32_t device, uint32_t other)

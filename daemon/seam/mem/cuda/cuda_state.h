@@ -1,6 +1,6 @@
-/* Shared state of mem_cuda.c (start and end), cuda_copy.c (copies), cuda_peers.c (which devices
- * reach each other), cuda_kernels.c (kernels, checksums), cuda_pack.c (many short copies) and
- * cuda_export.c (for NICs). */
+/* Shared state of mem_cuda.c (start, exports and end), cuda_copy.c (copies), cuda_peers.c (which
+ * devices reach each other), cuda_kernels.c (kernels, checksums) and cuda_pack.c (many short
+ * copies). */
 #ifndef SEAM_CUDA_STATE_H
 #define SEAM_CUDA_STATE_H
 

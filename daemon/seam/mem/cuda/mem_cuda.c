@@ -2,7 +2,6 @@
  * made in stages, so that its end undoes exactly what was done. Nothing is undone for a lost
  * device, or for memory that it can access, since a copy may still use it. */
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +10,6 @@
 #include "base/err.h"
 #include "seam/mem/cuda/cuda_state.h"
 #include "seam/mem/numa.h"
-#include "seam/own_threads.h"
 
 #define MIB_SHIFT 20
 
@@ -25,11 +23,13 @@ static enum tern_err refused(const char **ret_why)
 }
 
 /* Reports a driver's error, and what to do. Too little memory is the configuration's: INVALID. */
-static enum tern_err call_failed(const struct cuda *c, const char *who, const char *call,
-                                 CUresult result, const char **ret_why)
+static enum tern_err called(const struct cuda *c, const char *who, const char *call,
+                            CUresult result, const char **ret_why)
 {
     const char *hint = "look at nvidia-smi and the kernel's log";
 
+    if (result == CUDA_SUCCESS)
+        return TERN_OK;
     if (driver_is_lost(result))
         hint = "the device has failed: reset it, or take it from `devices`";
     else if (result == CUDA_ERROR_OUT_OF_MEMORY)
@@ -53,8 +53,7 @@ enum tern_err cuda_create(const char *library, int event_fd, uint32_t wait_ms, s
 {
     struct cuda *c = calloc(1, sizeof *c);
     struct driver_why why;
-    CUresult result;
-    sigset_t before;
+    enum tern_err err;
 
     if (!c) {
         *ret_why = "no memory for the tables of devices";
@@ -73,12 +72,8 @@ enum tern_err cuda_create(const char *library, int event_fd, uint32_t wait_ms, s
         free(c);
         return refused(ret_why);
     }
-    own_threads_mask(&before); /* as in cuda_region_create */
-    result = c->driver.init(0);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (result != CUDA_SUCCESS) {
-        enum tern_err err = call_failed(c, library, "cuInit", result, ret_why);
-
+    err = called(c, library, "cuInit", c->driver.init(0), ret_why);
+    if (err != TERN_OK) {
         driver_close(&c->driver);
         free(c);
         return err;
@@ -126,10 +121,10 @@ static enum tern_err device_suits(const struct cuda_device *d, const char **ret_
 {
     for (size_t i = 0; i < sizeof needs / sizeof *needs; i++) {
         int value = 0;
-        CUresult result = d->cuda->driver.device_attribute(&value, needs[i].attribute, d->device);
 
-        if (result != CUDA_SUCCESS)
-            return call_failed(d->cuda, d->uuid, "cuDeviceGetAttribute", result, ret_why);
+        TRY(called(d->cuda, d->uuid, "cuDeviceGetAttribute",
+                   d->cuda->driver.device_attribute(&value, needs[i].attribute, d->device),
+                   ret_why));
         if (value)
             continue;
         snprintf(why_text, sizeof why_text,
@@ -145,15 +140,15 @@ static enum tern_err device_start(struct cuda_device *d, const char **ret_why)
     const struct driver *api = &d->cuda->driver;
     const char *call = "cuCtxSetCurrent";
     CUcontext context;
-    CUresult result = api->context_retain(&context, d->device);
+    CUresult result;
 
-    if (result != CUDA_SUCCESS)
-        return call_failed(d->cuda, d->uuid, "cuDevicePrimaryCtxRetain", result, ret_why);
+    TRY(called(d->cuda, d->uuid, "cuDevicePrimaryCtxRetain",
+               api->context_retain(&context, d->device), ret_why));
     d->context = context;
     result = api->context_set(context);
     if (result == CUDA_SUCCESS)
         call = cuda_lanes_create(d, &result);
-    return call ? call_failed(d->cuda, d->uuid, call, result, ret_why) : TERN_OK;
+    return called(d->cuda, d->uuid, call, result, ret_why);
 }
 
 /* Facts for reports alone. Whether contexts go through MPS is settled when they are made; a driver
@@ -197,8 +192,7 @@ static enum tern_err device_of(struct cuda *c, const char *uuid, struct cuda_dev
                  uuid, seen);
         return refused(ret_why);
     }
-    if (result != CUDA_SUCCESS)
-        return call_failed(c, uuid, "finding the device", result, ret_why);
+    TRY(called(c, uuid, "finding the device", result, ret_why));
     d->cuda = c;
     facts_ask(d);
     snprintf(d->uuid, sizeof d->uuid, "%s", uuid);
@@ -235,7 +229,7 @@ static enum tern_err create_failed(const struct cuda_device *d, const struct cud
                                    CUresult result, const char **ret_why)
 {
     size_t has = 0, total = 0;
-    enum tern_err err = call_failed(d->cuda, d->uuid, "cuMemCreate", result, ret_why);
+    enum tern_err err = called(d->cuda, d->uuid, "cuMemCreate", result, ret_why);
     size_t n = strlen(why_text);
 
     if (result == CUDA_ERROR_OUT_OF_MEMORY &&
@@ -257,38 +251,35 @@ static enum tern_err region_map(struct cuda_device *d, struct cuda_region *r, co
     CUmemGenericAllocationHandle handle;
     CUdeviceptr at;
     size_t granule;
-    CUresult result = api->mem_granularity(&granule, &prop, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
+    CUresult result;
 
-    if (result != CUDA_SUCCESS)
-        return call_failed(d->cuda, d->uuid, "cuMemGetAllocationGranularity", result, ret_why);
+    TRY(called(d->cuda, d->uuid, "cuMemGetAllocationGranularity",
+               api->mem_granularity(&granule, &prop, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED),
+               ret_why));
     r->bytes = (r->bytes + granule - 1) / granule * granule;
     result = api->mem_create(&handle, r->bytes, &prop, 0);
     if (result != CUDA_SUCCESS)
         return create_failed(d, r, result, ret_why);
     r->handle = handle;
     r->stage = STAGE_MADE;
-    result = api->address_reserve(&at, r->bytes, granule, 0, 0);
-    if (result != CUDA_SUCCESS)
-        return call_failed(d->cuda, d->uuid, "cuMemAddressReserve", result, ret_why);
+    TRY(called(d->cuda, d->uuid, "cuMemAddressReserve",
+               api->address_reserve(&at, r->bytes, granule, 0, 0), ret_why));
     r->base = (uint8_t *)(uintptr_t)at;
     r->stage = STAGE_RESERVED;
-    result = api->mem_map(at, r->bytes, 0, handle, 0);
-    if (result != CUDA_SUCCESS)
-        return call_failed(d->cuda, d->uuid, "cuMemMap", result, ret_why);
+    TRY(called(d->cuda, d->uuid, "cuMemMap", api->mem_map(at, r->bytes, 0, handle, 0), ret_why));
     r->stage = STAGE_MAPPED;
-    result = api->mem_access(at, r->bytes, &access, 1);
-    if (result != CUDA_SUCCESS)
-        return call_failed(d->cuda, d->uuid, "cuMemSetAccess", result, ret_why);
-    return TERN_OK;
+    return called(d->cuda, d->uuid, "cuMemSetAccess", api->mem_access(at, r->bytes, &access, 1),
+                  ret_why);
 }
 
-static enum tern_err region_make(struct cuda *c, struct cuda_region *r, const char *uuid,
-                                 const char **ret_why)
+enum tern_err cuda_region_create(struct cuda *c, struct cuda_region *r, const char *uuid,
+                                 uint64_t bytes, const char **ret_why)
 {
     struct cuda_device *d = NULL;
     const char *call;
     CUresult result;
 
+    *r = (struct cuda_region){.fd = -1, .bytes = bytes};
     if (c->nregions == CUDA_REGIONS_MAX) {
         snprintf(why_text, sizeof why_text, "there are at most %u regions on devices",
                  CUDA_REGIONS_MAX);
@@ -298,10 +289,9 @@ static enum tern_err region_make(struct cuda *c, struct cuda_region *r, const ch
     r->device = (uint32_t)(d - c->device);
     TRY(region_map(d, r, ret_why));
     result = c->driver.mem_export(&r->fd, r->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-    if (result != CUDA_SUCCESS) {
+    if (result != CUDA_SUCCESS)
         r->fd = -1;
-        return call_failed(c, uuid, "cuMemExportToShareableHandle", result, ret_why);
-    }
+    TRY(called(c, uuid, "cuMemExportToShareableHandle", result, ret_why));
     fcntl(r->fd, F_SETFD, FD_CLOEXEC);
     if (!cuda_zero(d, r->base, r->bytes)) {
         snprintf(why_text, sizeof why_text, "%s: its memory could not be zeroed: %s", uuid, d->why);
@@ -309,26 +299,12 @@ static enum tern_err region_make(struct cuda *c, struct cuda_region *r, const ch
     }
     call = d->kernels || d->no_kernels[0] ? NULL : cuda_kernels_open(d, &result);
     if (call)
-        return call_failed(c, uuid, call, result, ret_why);
+        return called(c, uuid, call, result, ret_why);
     c->region[c->nregions].base = r->base;
     c->region[c->nregions].bytes = r->bytes;
     c->region[c->nregions++].device = r->device;
     d->facts.pool_bytes += r->bytes;
     return TERN_OK;
-}
-
-/* The driver may start threads in any call: they must take none of our signals. */
-enum tern_err cuda_region_create(struct cuda *c, struct cuda_region *r, const char *uuid,
-                                 uint64_t bytes, const char **ret_why)
-{
-    sigset_t before;
-    enum tern_err err;
-
-    *r = (struct cuda_region){.fd = -1, .bytes = bytes};
-    own_threads_mask(&before);
-    err = region_make(c, r, uuid, ret_why);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return err;
 }
 
 void cuda_region_close(struct cuda *c, struct cuda_region *r)
@@ -345,6 +321,45 @@ void cuda_region_close(struct cuda *c, struct cuda_region *r)
     if (stage >= STAGE_MADE)
         c->driver.mem_release(r->handle);
     *r = CUDA_REGION_NONE;
+}
+
+/* For an export. An error that the device does not recover from loses the device. */
+static enum tern_err asked(struct cuda_device *d, const char *call, CUresult result,
+                           const char **ret_why)
+{
+    if (result == CUDA_SUCCESS)
+        return TERN_OK;
+    snprintf(why_text, sizeof why_text, "%s: %s", call,
+             driver_error_name(&d->cuda->driver, result));
+    if (driver_is_lost(result))
+        cuda_lose(d, call, driver_error_name(&d->cuda->driver, result));
+    return refused(ret_why);
+}
+
+enum tern_err cuda_region_export(struct cuda *c, const struct cuda_region *r, bool pcie,
+                                 int *ret_fd, const char **ret_why)
+{
+    struct cuda_device *d = &c->device[r->device];
+    const struct driver *api = &c->driver;
+    int able = 0, fd = -1;
+
+    TRY(asked(d, "cuDeviceGetAttribute",
+              api->device_attribute(&able, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, d->device),
+              ret_why));
+    if (!able) {
+        snprintf(why_text, sizeof why_text,
+                 "the GPU's driver exports none: NVIDIA's open kernel modules do");
+        return refused(ret_why);
+    }
+    TRY(asked(d, "cuCtxSetCurrent", api->context_set(d->context), ret_why));
+    TRY(asked(d, "cuMemGetHandleForAddressRange",
+              api->mem_range_handle(&fd, (CUdeviceptr)(uintptr_t)r->base, r->bytes,
+                                    CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
+                                    pcie ? CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE : 0),
+              ret_why));
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    *ret_fd = fd;
+    return TERN_OK;
 }
 
 const struct mem_far *cuda_far(const struct cuda *c)

@@ -4,11 +4,12 @@
  * themselves within a device and between two with peer access, and are hashed by kernels, or by the
  * CPU from a copy where a device has no kernels.
  *
- * mem_host.c creates and destroys this on the owner thread; the copies are for any other thread,
- * and each waits for its own. Invariant: a lane's pinned memory is not touched while the device may
- * write or read it, and nothing is submitted to a device that failed once (fault 21), so neither
- * its memory nor its lanes are ever used again. After the start the driver allocates only on the
- * threads that copy, never on the owner's. */
+ * mem_host.c creates and destroys this on the owner thread, with the mask of own_threads_mask,
+ * since the driver may start threads in any call: they must take none of our signals. The copies
+ * are for any other thread, and each waits for its own. Invariant: a lane's pinned memory is not
+ * touched while the device may write or read it, and nothing is submitted to a device that failed
+ * once (fault 21), so neither its memory nor its lanes are ever used again. After the start the
+ * driver allocates only on the threads that copy, never on the owner's. */
 #ifndef SEAM_MEM_CUDA_H
 #define SEAM_MEM_CUDA_H
 
@@ -50,7 +51,7 @@ enum tern_err cuda_region_create(struct cuda *c, struct cuda_region *r, const ch
                                  uint64_t bytes, const char **ret_why);
 void cuda_region_close(struct cuda *c, struct cuda_region *r);
 
-/* As mem_region_export (cuda_export.c). */
+/* As mem_region_export. */
 enum tern_err cuda_region_export(struct cuda *c, const struct cuda_region *r, bool pcie,
                                  int *ret_fd, const char **ret_why);
 
