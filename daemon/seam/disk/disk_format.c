@@ -67,8 +67,10 @@ struct coder {
         uint8_t *to;         /* put */
         const uint8_t *from; /* get */
     };
+    const char *tenant; /* whose block it is; NULL: blocks of the kind name none */
     bool put;
-    bool odd; /* bytes that must be zero were not */
+    bool other; /* it is another tenant's */
+    bool odd;   /* bytes that must be zero were not */
     size_t at;
 };
 
@@ -101,13 +103,24 @@ static void code_zero32(struct coder *c)
     c->odd |= v != 0;
 }
 
-static void code_begin(struct coder *c, uint8_t *to, const uint8_t *from, uint64_t magic)
+/* The name, with zeros up to its full length. */
+static void code_tenant(struct coder *c)
+{
+    char name[DISK_TENANT_NAME] = {0}, is[DISK_TENANT_NAME];
+    size_t n = strnlen(c->tenant, DISK_TENANT_NAME);
+
+    check(!c->put || (n > 0 && n < DISK_TENANT_NAME));
+    memcpy(name, c->tenant, n);
+    memcpy(is, name, sizeof is);
+    code_bytes(c, is, sizeof is);
+    c->other = n == DISK_TENANT_NAME || memcmp(is, name, sizeof is) != 0;
+}
+
+static void put_begin(struct coder *c, uint8_t *block, uint64_t magic, const char *tenant)
 {
     uint32_t version = DISK_FORMAT_VERSION;
 
-    *c = to ? (struct coder){.to = to, .put = true} : (struct coder){.from = from};
-    if (to)
-        memset(to, 0, DISK_BLOCK);
+    *c = (struct coder){.to = memset(block, 0, DISK_BLOCK), .tenant = tenant, .put = true};
     code64(c, &magic);
     code32(c, &version);
 }
@@ -120,15 +133,17 @@ static void put_sum(uint8_t *block)
     code64(&sum, &v);
 }
 
-/* Checks the begin and the end that all our blocks have; NONE: the rest may be read. */
-static enum disk_fault get_begin(const uint8_t *block, uint64_t magic)
+/* Checks the begin and the end that all our blocks have; NONE: *c can get the rest. */
+static enum disk_fault get_begin(struct coder *c, const uint8_t *block, uint64_t magic,
+                                 const char *tenant)
 {
-    struct coder c = {.from = block}, end = {.from = block, .at = SUM_AT};
+    struct coder end = {.from = block, .at = SUM_AT};
     uint64_t is, sum;
     uint32_t version = 0;
 
-    code64(&c, &is);
-    code32(&c, &version);
+    *c = (struct coder){.from = block, .tenant = tenant};
+    code64(c, &is);
+    code32(c, &version);
     code64(&end, &sum);
     if (is != magic)
         return DISK_FAULT_MAGIC;
@@ -144,27 +159,20 @@ static bool zeros(const uint8_t *bytes, size_t n)
     return n == 0 || (bytes[0] == 0 && memcmp(bytes, bytes + 1, n - 1) == 0);
 }
 
-/* Only zeros may stand between the last field and the checksum. */
-static bool got_all(const struct coder *c)
+/* `there`: the block names the place where it was read. Only zeros may stand between the last field
+ * and `end`. */
+static enum disk_fault got(const struct coder *c, bool there, size_t end)
 {
-    return !c->odd && zeros(c->from + c->at, SUM_AT - c->at);
+    if (!there)
+        return DISK_FAULT_ADDRESS;
+    if (c->other)
+        return DISK_FAULT_TENANT;
+    return c->odd || !zeros(c->from + c->at, end - c->at) ? DISK_FAULT_SHAPE : DISK_FAULT_NONE;
 }
 
-static void name_put(char to[DISK_TENANT_NAME], const char *tenant)
+static bool place_is(struct disk_place is, struct disk_place at)
 {
-    size_t n = strlen(tenant);
-
-    check(n > 0 && n < DISK_TENANT_NAME);
-    memset(to, 0, DISK_TENANT_NAME);
-    memcpy(to, tenant, n);
-}
-
-static bool name_is(const char is[DISK_TENANT_NAME], const char *tenant)
-{
-    size_t n = strlen(tenant);
-
-    return n < DISK_TENANT_NAME && memcmp(is, tenant, n) == 0 &&
-           zeros((const uint8_t *)is + n, DISK_TENANT_NAME - n);
+    return is.file == at.file && is.offset == at.offset;
 }
 
 bool disk_is_hole(const uint8_t *block)
@@ -181,7 +189,7 @@ static void code_file(struct coder *c, struct disk_file_header *h)
     code64(c, &h->incarnation);
     code64(c, &h->served_ns);
     code64(c, &h->key_id);
-    code_bytes(c, h->tenant, DISK_TENANT_NAME);
+    code_tenant(c);
 }
 
 void disk_put_file_header(uint8_t *block, const struct disk_file_header *h)
@@ -189,8 +197,7 @@ void disk_put_file_header(uint8_t *block, const struct disk_file_header *h)
     struct disk_file_header copy = *h;
     struct coder c;
 
-    name_put(copy.tenant, h->tenant);
-    code_begin(&c, block, NULL, MAGIC_FILE);
+    put_begin(&c, block, MAGIC_FILE, h->tenant);
     code_file(&c, &copy);
     put_sum(block);
 }
@@ -200,14 +207,11 @@ enum disk_fault disk_get_file_header(const uint8_t *block, uint64_t file, const 
 {
     struct coder c;
 
-    TRY(get_begin(block, MAGIC_FILE));
-    code_begin(&c, NULL, block, 0);
+    TRY(get_begin(&c, block, MAGIC_FILE, tenant));
+    *ret = (struct disk_file_header){.file = 0};
     code_file(&c, ret);
-    if (ret->file != file)
-        return DISK_FAULT_ADDRESS;
-    if (!name_is(ret->tenant, tenant))
-        return DISK_FAULT_TENANT;
-    return got_all(&c) ? DISK_FAULT_NONE : DISK_FAULT_SHAPE;
+    snprintf(ret->tenant, sizeof ret->tenant, "%s", tenant);
+    return got(&c, ret->file == file, SUM_AT);
 }
 
 static void code_trailer(struct coder *c, struct disk_trailer *t)
@@ -224,7 +228,7 @@ void disk_put_trailer(uint8_t *block, const struct disk_trailer *t)
     struct disk_trailer copy = *t;
     struct coder c;
 
-    code_begin(&c, block, NULL, MAGIC_TRAILER);
+    put_begin(&c, block, MAGIC_TRAILER, NULL);
     code_trailer(&c, &copy);
     put_sum(block);
 }
@@ -234,12 +238,10 @@ enum disk_fault disk_get_trailer(const uint8_t *block, uint64_t file, uint64_t f
 {
     struct coder c;
 
-    TRY(get_begin(block, MAGIC_TRAILER));
-    code_begin(&c, NULL, block, 0);
+    TRY(get_begin(&c, block, MAGIC_TRAILER, NULL));
     code_trailer(&c, ret);
-    if (ret->file != file)
-        return DISK_FAULT_ADDRESS;
-    if (!got_all(&c) || ret->file_bytes != file_bytes || ret->footer_at % DISK_BLOCK ||
+    TRY(got(&c, ret->file == file, SUM_AT));
+    if (ret->file_bytes != file_bytes || ret->footer_at % DISK_BLOCK ||
         ret->footer_at < DISK_BLOCK || file_bytes < 2 * DISK_BLOCK ||
         ret->footer_at > file_bytes - 2 * DISK_BLOCK)
         return DISK_FAULT_SHAPE;
@@ -262,7 +264,7 @@ static void code_runs(struct coder *c, struct disk_head *h)
     }
 }
 
-static void code_head(struct coder *c, struct disk_head *h, char tenant[DISK_TENANT_NAME])
+static void code_head(struct coder *c, struct disk_head *h)
 {
     struct disk_extent *e = &h->extent;
 
@@ -270,7 +272,7 @@ static void code_head(struct coder *c, struct disk_head *h, char tenant[DISK_TEN
     code64(c, &e->place.file);
     code64(c, &e->place.offset);
     code64(c, &h->incarnation);
-    code_bytes(c, tenant, DISK_TENANT_NAME);
+    code_tenant(c);
     check(c->at == KEY_ID_AT);
     code64(c, &h->seal.key_id);
     check(c->at == NONCE_AT);
@@ -319,10 +321,11 @@ bool disk_seal_extent(struct disk_crypt *crypt, uint8_t *block)
 
 enum disk_fault disk_open_extent(struct disk_crypt *crypt, uint8_t *block)
 {
-    struct coder c = {.from = block, .at = KEY_ID_AT};
-    uint64_t key_id;
+    struct coder c;
+    uint64_t key_id = 0;
 
-    TRY(get_begin(block, MAGIC_EXTENT));
+    TRY(get_begin(&c, block, MAGIC_EXTENT, NULL));
+    c.at = KEY_ID_AT;
     code64(&c, &key_id);
     if (key_id != disk_crypt_key_id(crypt))
         return DISK_FAULT_KEY;
@@ -404,43 +407,38 @@ enum disk_fault disk_check_head(const struct disk_head *h, uint64_t file_bytes)
 void disk_put_extent(uint8_t *block, const struct disk_head *h, const char *tenant)
 {
     struct disk_head copy = *h;
-    char name[DISK_TENANT_NAME];
     struct coder c;
 
     check(disk_check_head(h, UINT64_MAX) == DISK_FAULT_NONE);
-    name_put(name, tenant);
-    code_begin(&c, block, NULL, MAGIC_EXTENT);
-    code_head(&c, &copy, name);
+    put_begin(&c, block, MAGIC_EXTENT, tenant);
+    code_head(&c, &copy);
     put_sum(block);
 }
 
 enum disk_fault disk_get_head(const uint8_t *bytes, struct disk_place at, uint64_t file_bytes,
                               const char *tenant, struct disk_head *ret)
 {
-    char name[DISK_TENANT_NAME];
+    struct coder c = {.from = bytes, .tenant = tenant};
     uint64_t magic;
     uint32_t version = 0;
-    struct coder c = {.from = bytes};
 
     code64(&c, &magic);
     code32(&c, &version);
     if (magic != MAGIC_EXTENT)
         return DISK_FAULT_MAGIC;
     *ret = (struct disk_head){.nruns = 0};
-    code_head(&c, ret, name);
-    if (ret->extent.place.file != at.file || ret->extent.place.offset != at.offset)
-        return DISK_FAULT_ADDRESS;
-    if (!name_is(name, tenant))
-        return DISK_FAULT_TENANT;
-    if (c.odd || version != DISK_FORMAT_VERSION)
-        return DISK_FAULT_SHAPE;
+    code_head(&c, ret);
+    c.odd |= version != DISK_FORMAT_VERSION;
+    TRY(got(&c, place_is(ret->extent.place, at), DISK_HEAD_BYTES));
     return disk_check_head(ret, file_bytes);
 }
 
 enum disk_fault disk_get_extent(const uint8_t *block, struct disk_place at, uint64_t file_bytes,
                                 const char *tenant, struct disk_head *ret)
 {
-    TRY(get_begin(block, MAGIC_EXTENT));
+    struct coder c;
+
+    TRY(get_begin(&c, block, MAGIC_EXTENT, tenant));
     TRY(disk_get_head(block, at, file_bytes, tenant, ret));
     return zeros(block + DISK_HEAD_BYTES, SUM_AT - DISK_HEAD_BYTES) ? DISK_FAULT_NONE
                                                                     : DISK_FAULT_SHAPE;
@@ -453,8 +451,7 @@ bool disk_extent_agrees(const struct disk_extent *a, const struct disk_extent *b
            a->parent_chain == b->parent_chain && a->depth == b->depth && a->align == b->align &&
            a->tokens == b->tokens && a->nkeys == b->nkeys && a->npages == b->npages &&
            a->nsums == b->nsums && a->page_bytes == b->page_bytes && a->groups == b->groups &&
-           a->reach == b->reach && a->reason == b->reason && a->place.file == b->place.file &&
-           a->place.offset == b->place.offset;
+           a->reach == b->reach && a->reason == b->reason && place_is(a->place, b->place);
 }
 
 bool disk_keys_fit(const struct disk_extent *e, const struct extra_key *keys)
@@ -471,14 +468,13 @@ bool disk_keys_fit(const struct disk_extent *e, const struct extra_key *keys)
 
 /* ---- the header of the footer ---- */
 
-static void code_footer(struct coder *c, struct disk_footer_header *h,
-                        char tenant[DISK_TENANT_NAME])
+static void code_footer(struct coder *c, struct disk_footer_header *h)
 {
     code32(c, &h->nextents);
     code64(c, &h->place.file);
     code64(c, &h->place.offset);
     code64(c, &h->incarnation);
-    code_bytes(c, tenant, DISK_TENANT_NAME);
+    code_tenant(c);
     code64(c, &h->body_bytes);
     code64(c, &h->key_id);
     check(c->at == DISK_FOOTER_ASSOCIATED);
@@ -491,30 +487,23 @@ static void code_footer(struct coder *c, struct disk_footer_header *h,
 void disk_put_footer_header(uint8_t *block, const struct disk_footer_header *h, const char *tenant)
 {
     struct disk_footer_header copy = *h;
-    char name[DISK_TENANT_NAME];
     struct coder c;
 
-    name_put(name, tenant);
-    code_begin(&c, block, NULL, MAGIC_FOOTER);
-    code_footer(&c, &copy, name);
+    put_begin(&c, block, MAGIC_FOOTER, tenant);
+    code_footer(&c, &copy);
     put_sum(block);
 }
 
 enum disk_fault disk_get_footer_header(const uint8_t *block, struct disk_place at,
                                        const char *tenant, struct disk_footer_header *ret)
 {
-    char name[DISK_TENANT_NAME];
     struct coder c;
 
-    TRY(get_begin(block, MAGIC_FOOTER));
+    TRY(get_begin(&c, block, MAGIC_FOOTER, tenant));
     *ret = (struct disk_footer_header){.zero = 0};
-    code_begin(&c, NULL, block, 0);
-    code_footer(&c, ret, name);
-    if (ret->place.file != at.file || ret->place.offset != at.offset)
-        return DISK_FAULT_ADDRESS;
-    if (!name_is(name, tenant))
-        return DISK_FAULT_TENANT;
-    if (!got_all(&c) || ret->nextents > DISK_WRITE_EXTENTS ||
+    code_footer(&c, ret);
+    TRY(got(&c, place_is(ret->place, at), SUM_AT));
+    if (ret->nextents > DISK_WRITE_EXTENTS ||
         (!ret->key_id &&
          !(zeros(ret->nonce, sizeof ret->nonce) && zeros(ret->tag, sizeof ret->tag))))
         return DISK_FAULT_SHAPE;
