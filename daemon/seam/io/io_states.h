@@ -1,5 +1,5 @@
-/* The states of an operation of the ring, of a task of the data threads and of a place of a door
- * (base/states.h says how to read the tables). */
+/* The states of an operation of the ring, of a task of the data threads, of a place of a door and
+ * of a query for a name (base/states.h says how to read the tables). */
 #ifndef SEAM_IO_STATES_H
 #define SEAM_IO_STATES_H
 
@@ -42,5 +42,16 @@ STATE_MACHINE(io_task, IO_TASK, IO_TASK_STATE_TABLE)
     X(DOOR_PLACE, CLOSING, TO(DOOR_PLACE, FREE), "it was sent away, and is being closed")
 
 STATE_MACHINE(door_place, DOOR_PLACE, DOOR_PLACE_STATE_TABLE)
+
+/* A query for a name (resolve.c). */
+#define QUERY_STATE_TABLE(X)                                                                       \
+    X(QUERY, FREE, TO(QUERY, QUEUED), "its asker wants nothing")                                   \
+    X(QUERY, QUEUED, TO(QUERY, LOOKING_UP) | TO(QUERY, FREE), "it waits for a thread")             \
+    X(QUERY, LOOKING_UP, TO(QUERY, FREE) | TO(QUERY, CANCELLED),                                   \
+      "a thread waits for the name service")                                                       \
+    X(QUERY, CANCELLED, TO(QUERY, FREE),                                                           \
+      "a thread still waits for the name service, and nobody for the answer")
+
+STATE_MACHINE(query, QUERY, QUERY_STATE_TABLE)
 
 #endif

@@ -13,7 +13,6 @@
 #include "base/container.h"
 #include "base/fifo.h"
 #include "seam/io/io_threads.h"
-#include "seam/io/resolve_states.h"
 
 struct query {
     enum query_state state;

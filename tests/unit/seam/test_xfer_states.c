@@ -2,9 +2,8 @@
  * and must lead back to it. */
 #include "testing/test.h"
 
-#include "seam/xfer/flow/states.h"
 #include "seam/xfer/tcp/tcp.h"
-#include "seam/xfer/verbs/states.h"
+#include "seam/xfer/verbs/verbs.h"
 
 #define STATES_MAX 16
 
