@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "seam/disk/disk.h"
-#include "seam/disk/disk_key.h"
+#include "seam/disk/disk_crypt.h"
 
 #define HEX_SHOWN 8 /* digits of a hash */
 

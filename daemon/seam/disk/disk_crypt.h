@@ -47,4 +47,11 @@ bool disk_open_end(struct disk_crypt *c, const uint8_t tag[DISK_TAG_BYTES]);
 
 void disk_crypt_update(struct disk_crypt *c, void *bytes, size_t n); /* for seal and open */
 
+/* disk_key.c: reads the file that holds the key, 32 raw bytes, or 64 hexadecimal digits with or
+ * without a line end. Only its owner may be able to read it. DISK: it cannot be read. DENIED:
+ * others may read it. INVALID: it holds no key. `why` says which file, and what to do. For a start
+ * and for a verification: it blocks. */
+#define DISK_KEY_WHY 512 /* bytes of `why`, with the NUL */
+enum tern_err disk_key_read(const char *path, uint8_t ret[DISK_KEY_BYTES], char why[DISK_KEY_WHY]);
+
 #endif

@@ -1,5 +1,5 @@
-/* See disk_key.h. */
-#include "seam/disk/disk_key.h"
+/* See disk_key_read in disk_crypt.h. */
+#include "seam/disk/disk_crypt.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -137,7 +137,7 @@ struct xfer_rdma_config {
     /* A path of a link became ready, or failed; for the log. */
     void (*path_changed)(void *ctx, uint32_t link, const struct xfer_path_view *path);
     /* At start, tests each pair of a region and a device by moving known bytes
-     * (verbs/device/selftest.h). Other tests do without. */
+     * (verbs/device/selftest.c). Other tests do without. */
     bool self_test;
     /* Reports each row that did not pass; then, with tenant NONE, the sum of the device's rows that
      * did, `regions` of them. For the log. */

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "seam/disk/disk_key.h"
+#include "seam/disk/disk_crypt.h"
 #include "seam/io/io.h"
 #include "seam/io/resolve.h"
 #include "seam/io/tcp_listen.h"

@@ -10,7 +10,7 @@
 
 #include "base/container.h"
 #include "base/err.h"
-#include "seam/disk/disk_key.h"
+#include "seam/disk/disk_crypt.h"
 #include "shell/config/plan.h"
 #include "shell/log/log.h"
 

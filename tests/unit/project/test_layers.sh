@@ -25,7 +25,7 @@ tcp     | daemon/seam/xfer/tcp | base/* core/* seam/xfer/conn/data_conn.h seam/x
 local   | daemon/seam/xfer/local | base/* core/* seam/mem/mem_touch.h seam/xfer/conn/data_conn.h seam/xfer/flow/transport.h seam/xfer/local/* | +any
 verbs   | daemon/seam/xfer/verbs | base/* core/* seam/own_threads.h seam/mem/numa.h seam/mem/mem_pack.h seam/mem/mem_touch.h seam/mem/mem_verify.h seam/xfer/conn/data_conn.h seam/xfer/flow/transport.h seam/xfer/verbs/* | +any
 shell   | daemon/shell | base/* proto/* seam/* core/* shell/* reshard/* kernels/strided.h | +any
-client  | client       | base/* proto/* client/* tern.h tern_*.h seam/disk/disk.h seam/disk/disk_key.h shell/tape/tape.h kernels/driver.h kernels/kernels.h | +any
+client  | client       | base/* proto/* client/* tern.h tern_*.h seam/disk/disk.h seam/disk/disk_crypt.h shell/tape/tape.h kernels/driver.h kernels/kernels.h | +any
 tape    | client/ctl/tape  | base/* core/core.h shell/tape/tape.h shell/tape/tape_codec.h client/ctl/tape/* | +any
 kernels | kernels      | kernels/*                                                          | +libc +system dlfcn.h
 TABLE

@@ -9,7 +9,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "seam/xfer/verbs/device/selftest.h"
+#include "seam/xfer/verbs/verbs.h"
 #include "standin/standin_open.h"
 #include "unit/rig/rig_dir.h"
 #include "unit/rig/rig_mrs.h"

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "seam/xfer/verbs/device/selftest.h"
+#include "seam/xfer/verbs/verbs.h"
 #include "standin/standin_open.h"
 #include "testing/test.h"
 #include "unit/rig/rig_mrs.h"

@@ -170,7 +170,7 @@ struct verbs_domain {
     struct {
         enum xfer_registered how;
         char why[XFER_REGISTRATION_TEXT]; /* why better ways failed */
-        /* The self-test's result (selftest.h). Results of all host memory are in region 0. */
+        /* The self-test's result (selftest.c). Results of all host memory are in region 0. */
         struct xfer_self_test test;
     } region[RANKS_MAX];
 };
@@ -254,7 +254,7 @@ struct verbs {
     struct xfer *xfer;                  /* borrowed, and so is the next */
     struct transport *transport;        /* its entry in xfer->transport */
     struct xfer_rdma_view view;         /* without its rails */
-    bool test_failed[XFER_DEVICES_MAX]; /* view.found[i]: with host memory (selftest.h) */
+    bool test_failed[XFER_DEVICES_MAX]; /* view.found[i]: with host memory (selftest.c) */
     uint32_t nrails;                    /* 0: no usable device */
     struct verbs_rail rail[XFER_RAILS_MAX];
     struct io_threads *threads; /* owned (setup.c) */
@@ -340,6 +340,14 @@ static inline bool path_bounces(const struct verbs *v, const struct verbs_path *
 {
     return !p->source && v->rail[p->rail % v->nrails].domain[p->tenant].far;
 }
+
+/* device/selftest.c: fills in the tests of the rail's domains. Unregisters regions of GPUs and
+ * rings that fail. Returns false, with *ret_why, if host memory failed: the rail must not be used.
+ */
+#define VERBS_TEST_NS      5000000000u  /* for a work request, retried or not */
+#define VERBS_TEST_RAIL_NS 15000000000u /* for a rail: no test begins later */
+#define VERBS_TEST_POLL_NS 50000        /* between polls, after VERBS_SPIN_NS */
+bool self_test(struct verbs *v, struct verbs_rail *rail, char *ret_why, size_t cap);
 
 /* device/qp.c */
 /* Makes a queue pair in INIT, on a thread that may wait. Returns 0, or the errno of the call named

@@ -1,5 +1,5 @@
 /* The key of the disk tier: 32 bytes or 64 digits, and readable by its owner alone. */
-#include "seam/disk/disk_key.h"
+#include "seam/disk/disk_crypt.h"
 
 #include <sys/stat.h>
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "seam/mem/numa.h"
-#include "seam/xfer/verbs/device/selftest.h"
+#include "seam/xfer/verbs/verbs.h"
 
 /* ------------------------------------------------------------------ devices */
 
