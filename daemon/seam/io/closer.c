@@ -41,7 +41,7 @@ struct socket {
 
 struct closer {
     struct closer_config config;
-    struct io_threads *threads; /* owned; NULL: not started */
+    struct io_threads *threads; /* owned; NULL: ended */
     struct socket *socket;      /* owned, config.sockets */
     struct socket *free;
     bool ended;
@@ -196,41 +196,35 @@ uint64_t closer_bytes(const struct closer_config *config)
            io_threads_bytes(&threads);
 }
 
-enum tern_err closer_create(const struct closer_config *config, struct closer **ret)
+enum tern_err closer_create(const struct closer_config *config, struct closer **ret,
+                            const char **ret_why)
 {
+    struct io_threads_config threads = threads_of(config);
     struct closer *closer = calloc(1, sizeof *closer);
-
-    if (!closer)
-        return TERN_INTERNAL;
-    closer->config = *config;
-    *ret = closer;
-    return TERN_OK;
-}
-
-enum tern_err closer_start(struct closer *closer, const char **ret_why)
-{
-    struct io_threads_config threads = threads_of(&closer->config);
     const char *why;
 
-    if (closer->threads)
-        return TERN_OK;
     *ret_why = "no memory, no descriptor or no right to start the threads that close, one a "
                "tenant: raise RLIMIT_NOFILE (ulimit -n, LimitNOFILE=), the limit of threads "
                "(ulimit -u, TasksMax=) or RLIMIT_SIGPENDING (ulimit -i, LimitSIGPENDING=)";
-    if (!closer->socket)
-        closer->socket = calloc(closer->config.sockets, sizeof *closer->socket);
-    if (!closer->socket)
+    if (!closer)
         return TERN_INTERNAL;
-    for (uint32_t i = 0; i < closer->config.sockets; i++) {
+    closer->config = *config;
+    closer->socket = calloc(config->sockets, sizeof *closer->socket);
+    for (uint32_t i = 0; closer->socket && i < config->sockets; i++) {
         struct socket *s = &closer->socket[i];
 
         s->closer = closer;
         s->task.work = close_it;
         s->task.done = closed;
-        s->next = i + 1 < closer->config.sockets ? s + 1 : NULL;
+        s->next = i + 1 < config->sockets ? s + 1 : NULL;
     }
     closer->free = closer->socket;
-    return io_threads_create(&threads, &closer->threads, &why);
+    if (!closer->socket || io_threads_create(&threads, &closer->threads, &why) != TERN_OK) {
+        closer_destroy(closer);
+        return TERN_INTERNAL;
+    }
+    *ret = closer;
+    return TERN_OK;
 }
 
 void closer_end(struct closer *closer)

@@ -2,7 +2,7 @@
  * client likes, and it releases descriptors that the client may have sent (client_fds.h), whose
  * last close may take long. A signal every millisecond interrupts a close if that is possible. Each
  * lane (a tenant, the operators) has its own thread: a close that cannot be interrupted delays only
- * closes of its tenant. Owner thread only; nothing allocates after closer_start.
+ * closes of its tenant. Owner thread only; nothing allocates after closer_create.
  *
  * Invariant: a socket counts against its tenant's limits until it is closed, so that a slow close
  * uses up only limited places of its own tenant. */
@@ -27,14 +27,14 @@ struct closer_config {
     uint32_t lane_sockets; /* of one lane, at a time */
 };
 
-uint64_t closer_bytes(const struct closer_config *config); /* allocated by create and start */
-enum tern_err closer_create(const struct closer_config *config, struct closer **ret);
-/* Call before the first close. INTERNAL with *ret_why set if the threads cannot be started. */
-enum tern_err closer_start(struct closer *closer, const char **ret_why);
+uint64_t closer_bytes(const struct closer_config *config); /* allocated by create */
+/* INTERNAL with *ret_why set if the threads cannot be started. */
+enum tern_err closer_create(const struct closer_config *config, struct closer **ret,
+                            const char **ret_why);
 /* From here on a client's socket stays open until the process exits: then nothing lingers. Runs the
  * ring a short time for the closes in the threads, but calls no `done`. */
 void closer_end(struct closer *closer);
-void closer_destroy(struct closer *closer); /* ended, or never started */
+void closer_destroy(struct closer *closer); /* ended */
 
 /* Takes ownership of fd; the ring has no operation on it. Returns true if fd is closed: always if
  * closer is NULL or fd is no Unix socket, since it is no client's. Returns false if a thread closes

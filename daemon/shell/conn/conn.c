@@ -490,17 +490,12 @@ enum tern_err conns_listen(struct daemon *d, char *why, size_t cap)
 {
     const struct config *config = d->config;
     struct client_conns *cs = &d->conns;
-    const char *text;
 
     if (conn_doors_create(d, enter) != TERN_OK) {
         snprintf(why, cap, "no memory or no descriptor to accept connections");
         return TERN_INTERNAL;
     }
     TRY(listen_all(d, why, cap));
-    if (closer_start(d->closer, &text) != TERN_OK) {
-        snprintf(why, cap, "%s", text);
-        return TERN_INTERNAL;
-    }
     open_listener(d, NONE, &cs->admin);
     for (uint32_t i = 0; i < config->ntenants; i++)
         if (!config_tenant_free(config, i))

@@ -385,6 +385,7 @@ static enum tern_err start_sockets(struct daemon *d, char *why, size_t cap)
     const struct config *config = d->config;
     struct stream_config streams;
     struct closer_config closer;
+    const char *text;
 
     plan_closer(config, &closer);
     closer.io = d->io;
@@ -392,8 +393,8 @@ static enum tern_err start_sockets(struct daemon *d, char *why, size_t cap)
     streams.io = d->io;
     d->frame = undumped_take(FRAME_HEADER_BYTES + (size_t)plan_body_max(config), true);
     d->text = undumped_take(ADMIN_TEXT_BYTES, true);
-    if (closer_create(&closer, &d->closer) != TERN_OK)
-        return fail(why, cap, TERN_INTERNAL, "no memory for connections: lower conns_max");
+    if (closer_create(&closer, &d->closer, &text) != TERN_OK)
+        return fail(why, cap, TERN_INTERNAL, text);
     streams.closer = d->closer;
     if (!d->frame || !d->text || stream_pool_create(&streams, &d->streams) != TERN_OK ||
         wire_in_init(&d->in, config, plan_body_max(config)) != TERN_OK ||

@@ -62,8 +62,7 @@ FIXTURE(set_up)
     op.done = note;
     assert_int_equal(io_create(&ring, &io, &why), TERN_OK);
     config.io = io;
-    assert_int_equal(closer_create(&config, &closer), TERN_OK);
-    assert_int_equal(closer_start(closer, &why), TERN_OK);
+    assert_int_equal(closer_create(&config, &closer, &why), TERN_OK);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd), 0);
     assert_true(client_fds_may_come(fd[0]));
     io_client_init(&client, fd[0]);

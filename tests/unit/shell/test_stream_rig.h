@@ -102,8 +102,7 @@ static inline void streams_open(struct stream_config *config, uint32_t of_share_
         struct closer_config with = {
             .io = io, .lanes = 2, .sockets = STREAMS_MAX, .lane_sockets = STREAMS_MAX};
 
-        assert_int_equal(closer_create(&with, &closer), TERN_OK);
-        assert_int_equal(closer_start(closer, &why), TERN_OK);
+        assert_int_equal(closer_create(&with, &closer, &why), TERN_OK);
         config->closer = closer;
     }
     assert_int_equal(stream_pool_create(config, &pool), TERN_OK);
