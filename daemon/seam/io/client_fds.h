@@ -4,7 +4,7 @@
  *
  * Linux 6.16 refuses them at the sender (SO_PASSRIGHTS). Without that, on an older kernel or for a
  * connection that was queued at a listener before the listener had the option, the owner looks
- * first (io_recv_client_buffers) and reads only bytes without descriptors, and a closing thread
+ * first (io_recv_buffers) and reads only bytes without descriptors, and a closing thread
  * (closer.h) closes the socket. The socket itself shows at any time which of the two applies. */
 #ifndef SEAM_CLIENT_FDS_H
 #define SEAM_CLIENT_FDS_H

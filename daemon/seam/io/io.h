@@ -57,23 +57,23 @@ uint64_t io_now_ns(void); /* CLOCK_MONOTONIC */
 void io_submit(struct io *io);
 
 void io_accept(struct io *io, struct io_op *op, int fd); /* of one connection */
-/* Waits until there is something to read, and reads it into a buffer of that group; -ENOBUFS: the
- * group has no free buffer, and nothing was read. */
-void io_recv_buffers(struct io *io, struct io_op *op, int fd, uint32_t group);
 void io_recv(struct io *io, struct io_op *op, int fd, void *buf, size_t n, bool wait_all);
 
 /* How to receive from a client's socket, decided once, before its first byte is read: as from any
  * other socket if the kernel refuses descriptors (client_fds.h). Otherwise `look` is set: the bytes
- * are peeked at first, and only bytes without descriptors are read. Owned by the caller. */
+ * are peeked at first, and only bytes without descriptors are read. Owned by the caller; zeros: of
+ * no client. */
 struct io_client {
     bool look;
     struct msghdr msg;
 };
 void io_client_init(struct io_client *client, int fd);
-/* As io_recv_buffers. -EBADMSG: the client has sent descriptors, nothing was read, and none of them
- * was received; close the socket with closer_close (closer.h). */
-void io_recv_client_buffers(struct io *io, struct io_op *op, struct io_client *client, int fd,
-                            uint32_t group);
+/* Waits until there is something to read, and reads it into a buffer of that group. -ENOBUFS: the
+ * group has no free buffer, and nothing was read. -EBADMSG: the client has sent descriptors,
+ * nothing was read, and none of them was received; close the socket with closer_close (closer.h).
+ * *client belongs to the operation until its end. */
+void io_recv_buffers(struct io *io, struct io_op *op, struct io_client *client, int fd,
+                     uint32_t group);
 void io_send(struct io *io, struct io_op *op, int fd, const void *buf, size_t n, bool wait_all);
 /* msg is borrowed until done; its msg_flags (MSG_WAITALL) apply to the call, also in io_recvmsg. */
 void io_sendmsg(struct io *io, struct io_op *op, int fd, const struct msghdr *msg);

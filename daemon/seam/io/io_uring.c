@@ -318,19 +318,6 @@ void io_accept(struct io *io, struct io_op *op, int fd)
     post_sqe(io, op, &sqe);
 }
 
-/* The poll comes first, so that a buffer is used only when there are bytes for it. */
-void io_recv_buffers(struct io *io, struct io_op *op, int fd, uint32_t group)
-{
-    struct io_uring_sqe sqe = {0};
-
-    check(group < io->groups);
-    io_uring_prep_recv(&sqe, fd, NULL, 0, 0);
-    sqe.ioprio |= IORING_RECVSEND_POLL_FIRST;
-    sqe.flags |= IOSQE_BUFFER_SELECT;
-    sqe.buf_group = (uint16_t)group;
-    post_sqe(io, op, &sqe);
-}
-
 void io_recv(struct io *io, struct io_op *op, int fd, void *buf, size_t n, bool wait_all)
 {
     struct io_uring_sqe sqe = {0};
@@ -350,18 +337,19 @@ void io_client_init(struct io_client *client, int fd)
         check(setsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &one, sizeof one) == 0);
 }
 
-void io_recv_client_buffers(struct io *io, struct io_op *op, struct io_client *client, int fd,
-                            uint32_t group)
+/* The poll comes first, so that a buffer is used only when there are bytes for it. */
+void io_recv_buffers(struct io *io, struct io_op *op, struct io_client *client, int fd,
+                     uint32_t group)
 {
     struct io_uring_sqe sqe = {0};
 
-    if (!client->look || op->aside) {
-        io_recv_buffers(io, op, fd, group);
-        return;
-    }
     check(group < io->groups);
-    client->msg = (struct msghdr){0};
-    io_uring_prep_recvmsg(&sqe, fd, &client->msg, MSG_PEEK);
+    if (client->look && !op->aside) {
+        client->msg = (struct msghdr){0};
+        io_uring_prep_recvmsg(&sqe, fd, &client->msg, MSG_PEEK);
+    } else {
+        io_uring_prep_recv(&sqe, fd, NULL, 0, 0);
+    }
     sqe.ioprio |= IORING_RECVSEND_POLL_FIRST;
     sqe.flags |= IOSQE_BUFFER_SELECT;
     sqe.buf_group = (uint16_t)group;

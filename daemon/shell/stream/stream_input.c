@@ -23,7 +23,7 @@ void stream_input_post(struct stream_pool *pool)
     struct stream *s;
 
     while ((s = fifo_pop(&pool->asking, struct stream, input_link)) != NULL)
-        io_recv_client_buffers(pool->config.io, &s->recv, &s->client, s->fd, s->share);
+        io_recv_buffers(pool->config.io, &s->recv, &s->client, s->fd, s->share);
 }
 
 void stream_input_wake(struct stream_pool *pool, uint32_t share)

@@ -121,7 +121,7 @@ static void receives(int32_t n, const char *bytes)
 {
     uint32_t before = completions;
 
-    io_recv_client_buffers(io, &op, &client, fd[0], 0);
+    io_recv_buffers(io, &op, &client, fd[0], 0);
     run_until(&completions, before + 1);
     assert_int_equal(res, n);
     if (n > 0)

@@ -163,12 +163,13 @@ TEST(io_sendmsg_and_recvmsg_scatter_and_gather)
 TEST(io_recv_brings_a_buffer_until_the_group_has_none_left)
 {
     struct seen r = {.op.done = note}, other = {.op.done = note};
+    struct io_client plain = {0};
     struct io_stats stats;
 
     open_io(8, 4, 16);
     open_pair();
     for (uint32_t i = 0; i < 4; i++) {
-        io_recv_buffers(io, &r.op, fd[0], 1);
+        io_recv_buffers(io, &r.op, &plain, fd[0], 1);
         io_run(io, 0);
         assert_int_equal(r.n, i);
         assert_int_equal(write(fd[1], &"0123"[i], 1), 1);
@@ -177,19 +178,19 @@ TEST(io_recv_brings_a_buffer_until_the_group_has_none_left)
         assert_int_equal(*(const char *)io_buffer(io, r.buffer[i]), '0' + (char)i);
     }
     assert_int_equal(write(fd[1], "45", 2), 2);
-    io_recv_buffers(io, &r.op, fd[0], 1);
+    io_recv_buffers(io, &r.op, &plain, fd[0], 1);
     completes(&r, 5, -ENOBUFS);
     assert_int_equal(r.flags[4], IO_LAST);
-    io_recv_buffers(io, &other.op, fd[0], 0);
+    io_recv_buffers(io, &other.op, &plain, fd[0], 0);
     completes(&other, 1, 2); /* nothing was lost */
     assert_memory_equal(io_buffer(io, other.buffer[0]), "45", 2);
     io_buffer_put(io, r.buffer[2]);
-    io_recv_buffers(io, &r.op, fd[0], 1);
+    io_recv_buffers(io, &r.op, &plain, fd[0], 1);
     assert_int_equal(write(fd[1], "6", 1), 1);
     completes(&r, 6, 1);
     assert_int_equal(r.buffer[5], r.buffer[2]);
     assert_int_equal(*(const char *)io_buffer(io, r.buffer[5]), '6');
-    io_recv_buffers(io, &other.op, fd[0], 0);
+    io_recv_buffers(io, &other.op, &plain, fd[0], 0);
     close(fd[1]);
     completes(&other, 2, 0);
     io_stats(io, &stats);

@@ -153,7 +153,9 @@ static void post_recvmsg(void)
 
 static void post_recv_buffers(void)
 {
-    io_recv_buffers(io, &seen.op, fds[0], 0);
+    static struct io_client plain;
+
+    io_recv_buffers(io, &seen.op, &plain, fds[0], 0);
 }
 
 static void post_send(void)
