@@ -94,33 +94,30 @@ enum tern_err xfer_create(const struct xfer_config *config, struct xfer **ret, c
                    "connections above 16";
         return TERN_INVALID;
     }
+    *ret_why = "no memory for the tables of the transfers";
     xfer = calloc(1, sizeof *xfer);
-    if (!xfer) {
-        *ret_why = "no memory for the tables of the transfers";
+    if (!xfer)
         return TERN_INTERNAL;
-    }
     xfer->config = *config;
     xfer->config.transports = transports_of(config);
     xfer->config.connections = config->connections ? config->connections : 1;
-    if (!create_tables(xfer)) {
-        xfer_destroy(xfer);
-        *ret_why = "no memory for the tables of the transfers";
-        return TERN_INTERNAL;
-    }
+    if (!create_tables(xfer))
+        goto out_destroy;
     threads = threads_of(&xfer->config);
-    if (io_threads_create(&threads, &xfer->threads, ret_why) != TERN_OK) {
-        xfer_destroy(xfer);
-        return TERN_INTERNAL;
-    }
+    if (io_threads_create(&threads, &xfer->threads, ret_why) != TERN_OK)
+        goto out_destroy;
     if (!create_transports(xfer)) {
         *ret_why = xfer->transport[xfer->ntransports - 1].ops->rdma
                        ? "no memory for the tables of the RDMA paths"
                        : "no memory for the tables of the transfers";
-        xfer_destroy(xfer);
-        return TERN_INTERNAL;
+        goto out_destroy;
     }
     *ret = xfer;
     return TERN_OK;
+
+out_destroy:
+    xfer_destroy(xfer);
+    return TERN_INTERNAL;
 }
 
 void xfer_destroy(struct xfer *xfer)
