@@ -33,8 +33,10 @@ enum xfer_transport {
         XFER_TRANSPORTS
 };
 
-extern const char *const xfer_transport_word[XFER_TRANSPORTS];
-extern const bool xfer_transport_by_paths[XFER_TRANSPORTS];
+extern const struct xfer_transport_kind {
+    const char *word, *configured; /* configured: why a link uses no other */
+    bool by_paths;
+} xfer_transport_kind[XFER_TRANSPORTS];
 
 /* Messages between the two ends of an RDMA path, on the peer's control connection alone. A path
  * belongs to one link, to one tenant (a key opens one tenant's memory alone) and to one rail, which

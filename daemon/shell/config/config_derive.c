@@ -217,7 +217,7 @@ static uint64_t data_conns(const struct config *c)
     uint64_t n = 0, most = 2;
 
     for (uint32_t i = 0; i < c->npeers; i++) {
-        uint64_t each = xfer_transport_by_paths[c->peers[i].transport] ? 4 : 2;
+        uint64_t each = xfer_transport_kind[c->peers[i].transport].by_paths ? 4 : 2;
 
         most = each > most ? each : most;
         n += each;

@@ -190,7 +190,7 @@ static enum tern_err parse_transport(const char *text, void *field, char reason[
 #undef X
 
     for (size_t i = 0; i < XFER_TRANSPORTS; i++)
-        if (strcmp(text, xfer_transport_word[i]) == 0) {
+        if (strcmp(text, xfer_transport_kind[i].word) == 0) {
             *(enum xfer_transport *)field = (enum xfer_transport)i;
             return TERN_OK;
         }
@@ -347,7 +347,7 @@ void value_text(const struct setting *s, const void *base, char *ret, size_t cap
     case VALUE_ENDPOINT: put_endpoint(&out, field); break;
     case VALUE_LEVEL: put(&out, "%s", log_level_name(*(const enum log_level *)field)); break;
     case VALUE_TRANSPORT:
-        put(&out, "%s", xfer_transport_word[*(const enum xfer_transport *)field]);
+        put(&out, "%s", xfer_transport_kind[*(const enum xfer_transport *)field].word);
         break;
     case VALUE_DEVICES:
     case VALUE_REGIONS:

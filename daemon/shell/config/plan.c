@@ -174,7 +174,7 @@ static void plan_rdma(const struct config *config, struct xfer_rdma_config *ret)
             ret->region_device[i] = config->tenants[i].rdma_devices.name;
     }
     for (uint32_t i = 0; i < config->npeers; i++)
-        wanted = wanted || xfer_transport_by_paths[config->peers[i].transport];
+        wanted = wanted || xfer_transport_kind[config->peers[i].transport].by_paths;
     ret->self_test = wanted;
     ret->pulls = wanted ? config->limits.peers : 0;
     ret->serves = wanted && config->listen.host[0];

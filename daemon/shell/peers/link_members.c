@@ -58,7 +58,7 @@ const char *links_unfit(const struct daemon *d, const struct config_peer *peer)
 
     if (!d->links.tls && !d->config->insecure_peers)
         return "this daemon started without `tls` and `insecure_peers`, so it connects to no peer";
-    if (xfer_transport_by_paths[peer->transport]) {
+    if (xfer_transport_kind[peer->transport].by_paths) {
         xfer_rdma_view(d->xfer, &rdma);
         if (!rdma.wanted)
             return "no peer wanted RDMA at start, so no memory is registered";

@@ -3,14 +3,9 @@
 #include "base/check.h"
 #include "seam/xfer/flow/transfers.h"
 
-const char *const xfer_transport_word[XFER_TRANSPORTS] = {
-#define X(name, word, by_paths) [XFER_##name] = (word),
-    XFER_TRANSPORT_TABLE(X)
-#undef X
-};
-
-const bool xfer_transport_by_paths[XFER_TRANSPORTS] = {
-#define X(name, word, by_paths) [XFER_##name] = (by_paths),
+const struct xfer_transport_kind xfer_transport_kind[XFER_TRANSPORTS] = {
+#define X(name, word, by_paths)                                                                    \
+    [XFER_##name] = {word, "transport: " word " is configured", by_paths},
     XFER_TRANSPORT_TABLE(X)
 #undef X
 };
@@ -32,19 +27,13 @@ uint32_t xfer_link_admitted(const struct xfer *xfer, uint64_t token)
     return found;
 }
 
-static const char *const configured[XFER_TRANSPORTS] = {
-#define X(name, word, by_paths) [XFER_##name] = "transport: " word " is configured",
-    XFER_TRANSPORT_TABLE(X)
-#undef X
-};
-
 const char *xfer_link_unwanted(const struct xfer *xfer, uint32_t number, const struct transport *t)
 {
     enum xfer_transport wanted = xfer->link[number].wanted;
 
     return wanted == XFER_AUTO || wanted == t->ops->asked_for || t->ops->asked_for == XFER_AUTO
                ? NULL
-               : configured[wanted];
+               : xfer_transport_kind[wanted].configured;
 }
 
 /* Returns the next transport that is in use and allowed for that link. */
@@ -145,8 +134,8 @@ void xfer_link_view(const struct xfer *xfer, uint32_t number, struct xfer_link_v
     *ret = (struct xfer_link_view){.transport = "none", .reason = ""};
     if (!xfer->link[number].up)
         return;
-    if (!xfer_transport_by_paths[wanted])
-        ret->reason = configured[wanted];
+    if (!xfer_transport_kind[wanted].by_paths)
+        ret->reason = xfer_transport_kind[wanted].configured;
     find_carrier(xfer, number, NULL, ret);
     paths_view(xfer, number, ret);
     if (!ret->transport)
