@@ -75,7 +75,7 @@ void mem_pool_set(struct mem *mem, uint32_t pool, enum tier tier, uint32_t tenan
 /* The tenant's regions that the pool uses, in the order of the ranks. */
 const uint8_t *mem_pool_regions(const struct mem *mem, uint32_t pool);
 
-/* For mem_touch.h, and for the kernel where mem_is_far returns false. */
+/* For mem_touch.h, and for the kernel where mem_far_at returns NULL. */
 void *mem_page(const struct mem *mem, uint32_t pool, uint32_t region, uint32_t group,
                uint32_t index);
 uint64_t mem_page_bytes(const struct mem *mem, uint32_t pool, uint32_t group); /* of one region */

@@ -48,7 +48,7 @@ static uint64_t far_bytes(const struct mem *mem, const struct packing *p, uint32
 {
     uint64_t bytes = 0;
 
-    for (*ret_n = 0; bytes < p->left && mem_is_far(mem, p->next[*ret_n].iov_base); ++*ret_n)
+    for (*ret_n = 0; bytes < p->left && mem_far_at(mem, p->next[*ret_n].iov_base); ++*ret_n)
         bytes += p->next[*ret_n].iov_len;
     return bytes < p->left ? bytes : p->left;
 }
@@ -95,7 +95,7 @@ bool mem_pack_needed(const struct mem *mem, const struct iovec *stretches, uint3
     bool needed = false;
 
     for (uint32_t i = 0; mem_far(mem) && i < n && !needed; i++)
-        needed = mem_is_far(mem, stretches[i].iov_base);
+        needed = mem_far_at(mem, stretches[i].iov_base) != NULL;
     return needed;
 }
 

@@ -222,8 +222,7 @@ bool mem_reshard_landed(struct mem *mem, uint32_t pool, const struct page_at *pa
     l.right = l.lost = false;
     l.rows = 0;
     l.row_bytes = 0;
-    l.far = mem_is_far(mem, mem_page(mem, pool, 0, pages[0].group, pages[0].index)) ? mem_far(mem)
-                                                                                    : NULL;
+    l.far = mem_far_at(mem, mem_page(mem, pool, 0, pages[0].group, pages[0].index));
     return touched(&l, verify_touch) && l.right && touched(&l, spread_touch) &&
            touched(&l, seal_touch);
 }

@@ -7,7 +7,7 @@
 bool mem_spread(struct mem *mem, uint32_t pool, const struct page_at *page)
 {
     const uint8_t *from = mem_page(mem, pool, 0, page->group, page->index);
-    const struct mem_far *far = mem_is_far(mem, from) ? mem_far(mem) : NULL;
+    const struct mem_far *far = mem_far_at(mem, from);
     uint64_t *sums = mem_sums(mem, page->record), bytes = mem_page_bytes(mem, pool, page->group);
     uint32_t units = mem_units(mem, pool, page->group);
 

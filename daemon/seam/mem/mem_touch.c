@@ -3,21 +3,16 @@
 
 #include "seam/mem/mem_fault.h"
 
-static const struct mem_far *far_of(const struct mem *mem, const void *at)
+const struct mem_far *mem_far_at(const struct mem *mem, const void *at)
 {
     const struct mem_far *far = mem_far(mem);
 
     return far && far->holds(far->ctx, at) ? far : NULL;
 }
 
-bool mem_is_far(const struct mem *mem, const void *at)
-{
-    return far_of(mem, at) != NULL;
-}
-
 bool mem_get(const struct mem *mem, void *to, const void *at, uint64_t n)
 {
-    const struct mem_far *far = far_of(mem, at);
+    const struct mem_far *far = mem_far_at(mem, at);
 
     if (!far)
         return mem_near_copy(to, at, n);
@@ -27,7 +22,7 @@ bool mem_get(const struct mem *mem, void *to, const void *at, uint64_t n)
 
 bool mem_put(const struct mem *mem, void *at, const void *from, uint64_t n)
 {
-    const struct mem_far *far = far_of(mem, at);
+    const struct mem_far *far = mem_far_at(mem, at);
 
     if (!far)
         return mem_near_copy(at, from, n);
@@ -37,7 +32,7 @@ bool mem_put(const struct mem *mem, void *at, const void *from, uint64_t n)
 
 bool mem_move(const struct mem *mem, void *to, const void *from, uint64_t n)
 {
-    const struct mem_far *there = far_of(mem, to), *here = far_of(mem, from);
+    const struct mem_far *there = mem_far_at(mem, to), *here = mem_far_at(mem, from);
 
     if (!there)
         return mem_get(mem, to, from, n);

@@ -10,8 +10,8 @@
 
 /* NULL: the CPU reaches all memory. */
 const struct mem_far *mem_far(const struct mem *mem);
-
-bool mem_is_far(const struct mem *mem, const void *at);
+/* NULL: the CPU reaches `at`. */
+const struct mem_far *mem_far_at(const struct mem *mem, const void *at);
 
 /* `at` is page memory, `to` and `from` are not. Returns false if a page is gone: it is left out. */
 bool mem_get(const struct mem *mem, void *to, const void *at, uint64_t n);

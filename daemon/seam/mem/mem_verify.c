@@ -13,8 +13,7 @@ void mem_verify_begin(struct mem_verify *v, struct mem *mem, uint32_t pool,
                       const struct page_at *page, const uint64_t *sums)
 {
     v->mem = mem;
-    v->far =
-        mem_is_far(mem, mem_page(mem, pool, 0, page->group, page->index)) ? mem_far(mem) : NULL;
+    v->far = mem_far_at(mem, mem_page(mem, pool, 0, page->group, page->index));
     v->sums = sums;
     v->page = *page;
     v->pool = pool;

@@ -53,9 +53,9 @@ TEST(mem_cuda_starts_zeroed_and_ends_without_a_rest)
         assert_false(lost);
     }
     assert_null(mem_region_device(mem, 1, 0, &size, &lost));
-    assert_true(mem_is_far(mem, mem_page(mem, DEVICE, 0, 0, 0)) &&
-                !mem_is_far(mem, mem_page(mem, TIER, 0, 0, 0)) &&
-                !mem_is_far(mem, mem_page(mem, NEAR, 0, 0, 0)));
+    assert_true(mem_far_at(mem, mem_page(mem, DEVICE, 0, 0, 0)) &&
+                !mem_far_at(mem, mem_page(mem, TIER, 0, 0, 0)) &&
+                !mem_far_at(mem, mem_page(mem, NEAR, 0, 0, 0)));
     mem_destroy(mem);
     mem = NULL;
     assert_int_equal(left(), 0);
