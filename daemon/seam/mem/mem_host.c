@@ -61,7 +61,7 @@ struct mem {
     struct workers *workers;
     struct cuda *cuda;              /* owned; NULL: no memory of GPUs */
     struct workers *device_workers; /* owned; for pools on them; NULL likewise */
-    struct cuda_region on_device[MEM_TENANTS_MAX][RANKS_MAX];
+    const struct cuda_region *on_device[MEM_TENANTS_MAX][RANKS_MAX]; /* borrowed from it */
     uint64_t devices_told; /* a bit for each device whose loss was reported */
     int event_fd;
     uint64_t bytes, device_bytes, host_bytes, record_bytes, huge_bytes;
@@ -168,10 +168,11 @@ static enum tern_err create_on_devices(struct mem *mem, uint32_t tenant, const c
     const struct tenant_config *t = &mem->config.tenant[tenant];
 
     for (uint32_t i = 0; i < t->regions; i++) {
-        struct cuda_region *made = &mem->on_device[tenant][i];
+        const struct cuda_region *made;
 
-        TRY(cuda_region_create(mem->cuda, made, mem->config.device[tenant][i], t->memory_bytes,
+        TRY(cuda_region_create(mem->cuda, mem->config.device[tenant][i], t->memory_bytes, &made,
                                ret_why));
+        mem->on_device[tenant][i] = made;
         mem->region[TIER_DEVICE][tenant][i] = (struct region){
             .kind = REGION_DEVICE, .fd = made->fd, .base = made->base, .bytes = made->bytes};
         mem->bytes += made->bytes;
@@ -285,8 +286,6 @@ enum tern_err mem_create(const struct mem_config *config, struct mem **ret, cons
     mem->event_fd = -1;
     for (size_t i = 0; i < sizeof mem->each / sizeof *mem->each; i++)
         mem->each[i] = REGION_NONE;
-    for (size_t i = 0; i < sizeof mem->on_device / sizeof(struct cuda_region); i++)
-        (&mem->on_device[0][0])[i] = CUDA_REGION_NONE;
     err = create_tables(mem, ret_why);
     if (err == TERN_OK) /* first: too few descriptors must fail before minutes of zeroing */
         err = create_controls(mem, ret_why);
@@ -311,12 +310,6 @@ void mem_destroy(struct mem *mem)
         return;
     workers_destroy(mem->workers); /* first: they touch everything below */
     workers_destroy(mem->device_workers);
-    for (uint32_t t = 0; mem->cuda && t < MEM_TENANTS_MAX; t++)
-        for (uint32_t i = 0; i < RANKS_MAX; i++)
-            if (mem->on_device[t][i].stage > 0) {
-                cuda_region_close(mem->cuda, &mem->on_device[t][i]);
-                mem->region[TIER_DEVICE][t][i] = REGION_NONE;
-            }
     cuda_destroy(mem->cuda);
     for (size_t i = 0; i < sizeof mem->each / sizeof *mem->each; i++)
         region_close(&mem->each[i]);
@@ -465,7 +458,7 @@ static bool region_view(const struct mem *mem, uint32_t tenant, uint32_t region,
     check(tenant < mem->config.tenants && region < mem->config.tenant[tenant].regions);
     if (!on_devices(&mem->config, tenant))
         return false;
-    check(cuda_device_view(mem->cuda, mem->on_device[tenant][region].device, ret));
+    check(cuda_device_view(mem->cuda, mem->on_device[tenant][region]->device, ret));
     return true;
 }
 
@@ -477,7 +470,7 @@ const char *mem_region_device(const struct mem *mem, uint32_t tenant, uint32_t r
     if (!region_view(mem, tenant, region, &view))
         return NULL;
     if (ret_bytes)
-        *ret_bytes = mem->on_device[tenant][region].bytes;
+        *ret_bytes = mem->on_device[tenant][region]->bytes;
     if (ret_lost)
         *ret_lost = view.lost != NULL;
     return view.uuid;
@@ -491,7 +484,7 @@ enum tern_err mem_region_export(struct mem *mem, uint32_t tenant, uint32_t regio
 
     check(on_devices(&mem->config, tenant));
     own_threads_mask(&before);
-    err = cuda_region_export(mem->cuda, &mem->on_device[tenant][region], pcie, ret_fd, ret_why);
+    err = cuda_region_export(mem->cuda, mem->on_device[tenant][region], pcie, ret_fd, ret_why);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return err;
 }

@@ -46,6 +46,8 @@ enum tern_err region_why(const char *what, const char **ret_why)
 
 void region_close(struct region *r)
 {
+    if (r->kind == REGION_DEVICE)
+        return;
     if (r->base) {
         mem_fault_unwatch(r->base);
         munmap(r->base, r->bytes);

@@ -12,7 +12,7 @@
 #include "base/tern_err.h"
 #include "seam/mem/workers.h"
 
-/* DEVICE: created and closed by seam/mem/cuda; `base` is an address of the device. */
+/* DEVICE: owned by seam/mem/cuda; `base` is an address of the device. */
 enum region_kind { REGION_SHARED = 0, REGION_CONTROL, REGION_SUMS, REGION_PRIVATE, REGION_DEVICE };
 
 struct region {

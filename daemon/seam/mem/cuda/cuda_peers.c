@@ -83,7 +83,7 @@ static uint8_t *region_of(const struct cuda *c, const struct cuda_device *d)
 
     while (&c->device[c->region[i].device] != d)
         i++;
-    return (uint8_t *)(uintptr_t)c->region[i].base;
+    return c->region[i].base;
 }
 
 /* Copies bytes of the other's first region to the device's own, and zeroes both again. */

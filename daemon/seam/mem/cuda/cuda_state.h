@@ -56,11 +56,7 @@ struct cuda {
     _Atomic uint64_t moved_within, moved_by_peer, moved_staged; /* bytes */
     uint32_t ndevices, nregions;
     struct cuda_device device[CUDA_DEVICES_MAX];
-    struct {
-        const uint8_t *base;
-        uint64_t bytes;
-        uint32_t device;
-    } region[CUDA_REGIONS_MAX]; /* not changed after the start */
+    struct cuda_region region[CUDA_REGIONS_MAX]; /* not changed after the start */
     /* By the lower and the higher number. Not changed after the start either. */
     struct cuda_pair pair[CUDA_DEVICES_MAX][CUDA_DEVICES_MAX];
 };

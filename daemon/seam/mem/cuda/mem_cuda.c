@@ -97,10 +97,29 @@ static void device_close(struct cuda_device *d)
     pthread_mutex_destroy(&d->lock);
 }
 
+enum { STAGE_NONE, STAGE_MADE, STAGE_RESERVED, STAGE_MAPPED };
+
+static void region_close(struct cuda *c, const struct cuda_region *r)
+{
+    CUdeviceptr at = (CUdeviceptr)(uintptr_t)r->base;
+    uint32_t stage = cuda_may_be_touched(c, &c->device[r->device]) ? STAGE_NONE : r->stage;
+
+    if (r->fd >= 0)
+        close(r->fd);
+    if (stage >= STAGE_MAPPED)
+        c->driver.mem_unmap(at, r->bytes);
+    if (stage >= STAGE_RESERVED)
+        c->driver.address_free(at, r->bytes);
+    if (stage >= STAGE_MADE)
+        c->driver.mem_release(r->handle);
+}
+
 void cuda_destroy(struct cuda *c)
 {
     if (!c)
         return;
+    for (uint32_t i = 0; i < c->nregions; i++)
+        region_close(c, &c->region[i]);
     for (uint32_t i = 0; i < c->ndevices; i++)
         device_close(&c->device[i]);
     driver_close(&c->driver);
@@ -204,8 +223,6 @@ static enum tern_err device_of(struct cuda *c, const char *uuid, struct cuda_dev
     return device_start(d, ret_why);
 }
 
-enum { STAGE_NONE, STAGE_MADE, STAGE_RESERVED, STAGE_MAPPED };
-
 static CUmemAllocationProp prop_of(const struct cuda_device *d)
 {
     CUmemAllocationProp prop = {
@@ -272,20 +289,22 @@ static enum tern_err region_map(struct cuda_device *d, struct cuda_region *r, co
                   ret_why);
 }
 
-enum tern_err cuda_region_create(struct cuda *c, struct cuda_region *r, const char *uuid,
-                                 uint64_t bytes, const char **ret_why)
+enum tern_err cuda_region_create(struct cuda *c, const char *uuid, uint64_t bytes,
+                                 const struct cuda_region **ret, const char **ret_why)
 {
+    struct cuda_region *r = &c->region[c->nregions];
     struct cuda_device *d = NULL;
     const char *call;
     CUresult result;
 
-    *r = (struct cuda_region){.fd = -1, .bytes = bytes};
     if (c->nregions == CUDA_REGIONS_MAX) {
         snprintf(why_text, sizeof why_text, "there are at most %u regions on devices",
                  CUDA_REGIONS_MAX);
         return refused(ret_why);
     }
     TRY(device_of(c, uuid, &d, ret_why));
+    c->nregions++;
+    *r = (struct cuda_region){.fd = -1, .bytes = bytes};
     r->device = (uint32_t)(d - c->device);
     TRY(region_map(d, r, ret_why));
     result = c->driver.mem_export(&r->fd, r->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
@@ -300,27 +319,9 @@ enum tern_err cuda_region_create(struct cuda *c, struct cuda_region *r, const ch
     call = d->kernels || d->no_kernels[0] ? NULL : cuda_kernels_open(d, &result);
     if (call)
         return called(c, uuid, call, result, ret_why);
-    c->region[c->nregions].base = r->base;
-    c->region[c->nregions].bytes = r->bytes;
-    c->region[c->nregions++].device = r->device;
     d->facts.pool_bytes += r->bytes;
+    *ret = r;
     return TERN_OK;
-}
-
-void cuda_region_close(struct cuda *c, struct cuda_region *r)
-{
-    CUdeviceptr at = (CUdeviceptr)(uintptr_t)r->base;
-    uint32_t stage = cuda_may_be_touched(c, &c->device[r->device]) ? STAGE_NONE : r->stage;
-
-    if (r->fd >= 0)
-        close(r->fd);
-    if (stage >= STAGE_MAPPED)
-        c->driver.mem_unmap(at, r->bytes);
-    if (stage >= STAGE_RESERVED)
-        c->driver.address_free(at, r->bytes);
-    if (stage >= STAGE_MADE)
-        c->driver.mem_release(r->handle);
-    *r = CUDA_REGION_NONE;
 }
 
 /* For an export. An error that the device does not recover from loses the device. */

@@ -24,17 +24,15 @@ struct cuda;
 #define CUDA_PIECE_BYTES (256u << 10) /* a lane has two, to copy one while the other is used */
 #define CUDA_WAIT_MS     10000u       /* default, for a piece; a device that takes longer is lost */
 
-/* One allocation. `base` is an address of the device. */
+/* One allocation, owned by the struct cuda. `base` is an address of the device. */
 struct cuda_region {
     uint32_t device;
-    uint8_t *base;
+    uint8_t *base;   /* NULL: not made */
     uint64_t bytes;  /* whole granules of the device */
     uint64_t handle; /* of the driver */
-    uint32_t stage;  /* how much of it was made, for cuda_region_close */
+    uint32_t stage;  /* how much of it was made, for its end */
     int fd;          /* owned: what processes import; -1 */
 };
-
-#define CUDA_REGION_NONE ((struct cuda_region){.fd = -1})
 
 /* Pinned memory for so many devices. */
 uint64_t cuda_staging_bytes(uint32_t devices);
@@ -44,12 +42,11 @@ uint64_t cuda_staging_bytes(uint32_t devices);
  * too old; *ret_why says what to do, here and below. */
 enum tern_err cuda_create(const char *library, int event_fd, uint32_t wait_ms, struct cuda **ret,
                           const char **ret_why);
-void cuda_destroy(struct cuda *c); /* all regions are closed; NULL is fine */
+void cuda_destroy(struct cuda *c); /* with all its regions; NULL is fine */
 
-/* Opens the device if need be, and makes zeroed memory on it. On failure, too, close *r. */
-enum tern_err cuda_region_create(struct cuda *c, struct cuda_region *r, const char *uuid,
-                                 uint64_t bytes, const char **ret_why);
-void cuda_region_close(struct cuda *c, struct cuda_region *r);
+/* Opens the device if need be, and makes zeroed memory on it. *ret: borrowed. */
+enum tern_err cuda_region_create(struct cuda *c, const char *uuid, uint64_t bytes,
+                                 const struct cuda_region **ret, const char **ret_why);
 
 /* As mem_region_export. */
 enum tern_err cuda_region_export(struct cuda *c, const struct cuda_region *r, bool pcie,
