@@ -103,6 +103,7 @@ uint32_t mem_region_count(const struct mem *mem, uint32_t tenant);
  * them, and slab 0 of a pool, which is at least a page, is never used. 0: not known. */
 uint64_t mem_unheld_bytes(const struct mem *mem);
 uint32_t mem_pool_tenant(const struct mem *mem, uint32_t pool);
+enum tier mem_pool_tier(const struct mem *mem, uint32_t pool);
 /* The UUID of a region's GPU, and the bytes that processes map of the region; NULL: memory of the
  * host. *ret_lost: the GPU has failed, so nobody may map it. Either output may be NULL. */
 const char *mem_region_device(const struct mem *mem, uint32_t tenant, uint32_t region,
@@ -142,9 +143,6 @@ bool mem_device_view(const struct mem *mem, uint32_t device, struct mem_device_v
 const char *mem_no_peers(const struct mem *mem, uint32_t device, uint32_t other);
 /* Returns a GPU that was lost since the last call, and why. Returns false if there is none. */
 bool mem_device_lost(struct mem *mem, const char **ret_uuid, const char **ret_why);
-/* The offset of the pool in its tenant's regions. Returns false if it lies in the host tier. */
-bool mem_pool_place(const struct mem *mem, uint32_t pool, uint32_t *ret_tenant,
-                    uint64_t *ret_offset);
 uint32_t mem_sums_per_page(const struct mem *mem); /* as configured */
 
 /* Checksums of a page, [region * units + unit]; owned by the seam, valid once the page was sealed

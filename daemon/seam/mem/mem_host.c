@@ -42,6 +42,7 @@ static_assert(MEM_TENANTS_MAX * ((TIERS + 1) * RANKS_MAX + 1 + ENGINES_MAX) <= M
 
 struct pool {
     bool set;
+    enum tier tier;
     struct pool_place place;
 };
 
@@ -381,6 +382,7 @@ void mem_pool_set(struct mem *mem, uint32_t pool, enum tier tier, uint32_t tenan
             place->brought[r] = mem->brought[tenant][at].base + brought_at(mem, tenant, offset);
     }
     mem->pool[pool].set = true;
+    mem->pool[pool].tier = tier;
 }
 
 static const struct pool_place *place_of(const struct mem *mem, uint32_t pool)
@@ -530,18 +532,10 @@ uint32_t mem_pool_tenant(const struct mem *mem, uint32_t pool)
     return place_of(mem, pool)->tenant;
 }
 
-bool mem_pool_place(const struct mem *mem, uint32_t pool, uint32_t *ret_tenant,
-                    uint64_t *ret_offset)
+enum tier mem_pool_tier(const struct mem *mem, uint32_t pool)
 {
-    const struct pool_place *place = place_of(mem, pool);
-    const struct region *r = &mem->region[TIER_DEVICE][place->tenant][place->region[0]];
-    uintptr_t at = (uintptr_t)place->base[0], base = (uintptr_t)r->base;
-
-    *ret_tenant = place->tenant;
-    if (!r->base || at < base || at - base >= r->bytes)
-        return false;
-    *ret_offset = at - base;
-    return true;
+    (void)place_of(mem, pool); /* checks the pool */
+    return mem->pool[pool].tier;
 }
 
 uint32_t mem_page_records(const struct mem *mem)

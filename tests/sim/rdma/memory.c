@@ -524,12 +524,10 @@ uint32_t mem_pool_tenant(const struct mem *mem, uint32_t pool)
     return pool;
 }
 
-bool mem_pool_place(const struct mem *mem, uint32_t pool, uint32_t *ret_tenant,
-                    uint64_t *ret_offset)
+enum tier mem_pool_tier(const struct mem *mem, uint32_t pool)
 {
-    *ret_tenant = pool;
-    *ret_offset = rw.node[mem->node].pool[pool].offset;
-    return true;
+    (void)mem, (void)pool;
+    return TIER_DEVICE;
 }
 
 uint32_t mem_sums_per_page(const struct mem *mem)

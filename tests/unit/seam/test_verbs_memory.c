@@ -82,9 +82,9 @@ void memory_register_far(struct verbs *of, struct verbs_rail *to, uint32_t tenan
     fail_msg("there is none");
 }
 
-bool memory_far_lost(const struct verbs *of, uint32_t tenant, uint32_t pool)
+bool memory_far_lost(const struct verbs *of, uint32_t pool)
 {
-    (void)of, (void)tenant, (void)pool;
+    (void)of, (void)pool;
     return false;
 }
 
@@ -94,11 +94,10 @@ uint32_t mem_region_count(const struct mem *mem, uint32_t tenant)
     return regions;
 }
 
-bool mem_pool_place(const struct mem *mem, uint32_t pool, uint32_t *ret_tenant,
-                    uint64_t *ret_offset)
+enum tier mem_pool_tier(const struct mem *mem, uint32_t pool)
 {
-    (void)mem, (void)pool, (void)ret_tenant, (void)ret_offset;
-    return false;
+    (void)mem, (void)pool;
+    return TIER_HOST;
 }
 
 /* ------------------------------------------------------------------ the rig */

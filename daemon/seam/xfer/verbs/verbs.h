@@ -312,7 +312,7 @@ const struct verbs_mr *local_mr(const struct verbs_domain *d, const uint8_t *at)
  * registered leave the domain; its regions report why. */
 void memory_register_far(struct verbs *v, struct verbs_rail *rail, uint32_t tenant);
 /* Returns true if the pool lies on a GPU that has failed, so none of its pages leaves. */
-bool memory_far_lost(const struct verbs *v, uint32_t tenant, uint32_t pool);
+bool memory_far_lost(const struct verbs *v, uint32_t pool);
 /* At start, after registration: `region` failed its self-test, so the rail uses no region of the
  * tenant. ring_unregister drops only the ring and its keys. */
 void memory_unregister_far(struct verbs *v, struct verbs_rail *rail, uint32_t tenant,

@@ -270,12 +270,8 @@ void memory_close(struct verbs *v, struct verbs_rail *rail)
 
 bool memory_leaves(const struct verbs *v, uint32_t pool)
 {
-    uint32_t tenant;
-    uint64_t offset;
-
     return v->nrails > 0 && v->xfer->config.rdma.serves &&
-           mem_pool_place(v->xfer->config.mem, pool, &tenant, &offset) &&
-           !memory_far_lost(v, tenant, pool);
+           mem_pool_tier(v->xfer->config.mem, pool) == TIER_DEVICE && !memory_far_lost(v, pool);
 }
 
 const struct verbs_mr *local_mr(const struct verbs_domain *d, const uint8_t *at)

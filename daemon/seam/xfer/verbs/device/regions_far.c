@@ -137,9 +137,10 @@ void memory_unregister_far(struct verbs *v, struct verbs_rail *rail, uint32_t te
     domain_drop(d, mem_region_count(v->xfer->config.mem, tenant), region);
 }
 
-bool memory_far_lost(const struct verbs *v, uint32_t tenant, uint32_t pool)
+bool memory_far_lost(const struct verbs *v, uint32_t pool)
 {
     const struct mem *mem = v->xfer->config.mem;
+    const uint32_t tenant = mem_pool_tenant(mem, pool);
     const uint8_t *region = mem_pool_regions(mem, pool);
     bool lost = false;
 

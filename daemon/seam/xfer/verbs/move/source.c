@@ -178,12 +178,11 @@ static enum written writes_begin(struct verbs *v, struct data_conn *conn)
 {
     struct data_request *in = conn->request;
     const struct mem *mem = conn->xfer->config.mem;
-    uint32_t pool = data_request_pool(conn), tenant;
-    uint64_t offset, bytes = 0;
-    struct verbs_path *p;
+    uint32_t pool = data_request_pool(conn);
+    struct verbs_path *p = write_path(v, conn->peer_link, mem_pool_tenant(mem, pool), in->epoch);
+    uint64_t bytes = 0;
 
-    check(mem_pool_place(mem, pool, &tenant, &offset)); /* memory_leaves checked it */
-    p = write_path(v, conn->peer_link, tenant, in->epoch);
+    check(mem_pool_tier(mem, pool) == TIER_DEVICE); /* memory_leaves checked it */
     if (!p)
         return WRITTEN_LOST;
     for (uint32_t i = 0; i < in->n; i++)

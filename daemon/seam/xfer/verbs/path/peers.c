@@ -95,10 +95,10 @@ bool path_coming(const struct verbs *v, uint32_t link, uint32_t tenant)
 bool verbs_takes(const struct transport *t, uint32_t link, uint32_t pool)
 {
     struct verbs *v = t->own;
-    uint32_t tenant;
-    uint64_t offset;
+    const struct mem *mem = t->xfer->config.mem;
+    const uint32_t tenant = mem_pool_tenant(mem, pool);
 
-    return v->link[link].piece && mem_pool_place(t->xfer->config.mem, pool, &tenant, &offset) &&
+    return v->link[link].piece && mem_pool_tier(mem, pool) == TIER_DEVICE &&
            (path_best(v, link, tenant) || path_coming(v, link, tenant));
 }
 
