@@ -138,18 +138,6 @@ static const char *arg_name(enum value_kind kind)
     return "";
 }
 
-/* Makes the groups of --help in the order of the table's sections. */
-static int group_of(const char *section)
-{
-    static const char *const sections[] = {"",        "tls",  "admin",     "tape",   "spill",
-                                           "reserve", "rdma", "deadlines", "limits", "faults"};
-
-    for (int i = 0; i < (int)(sizeof sections / sizeof sections[0]); i++)
-        if (strcmp(sections[i], section) == 0)
-            return i + 1;
-    return 0;
-}
-
 #define NAME_BYTES 64
 #define DOC_BYTES  256
 #define KEYS_BYTES 512
@@ -193,6 +181,8 @@ static void options_build(struct options *o)
         {"peer", KEY_PEER, "KEY=VALUE,...", 0, o->peer, 1},
     };
     size_t n = (sizeof lists + sizeof entries) / sizeof *lists;
+    const char *section = "";
+    int group = 1;
 
     memset(o, 0, sizeof *o);
     keys_list(o->tenant, "tenant", config_tenant_fields, TENANT_FIELDS, "");
@@ -203,6 +193,8 @@ static void options_build(struct options *o)
         const struct setting *s = &config_settings[i];
         bool has_initial = s->initial != NULL && *s->initial != '\0';
 
+        group += strcmp(section, s->section) != 0;
+        section = s->section;
         snprintf(o->name[i], NAME_BYTES, "%s%s%s", s->section, *s->section ? "." : "", s->key);
         snprintf(o->doc[i], DOC_BYTES, "%s%s%s%s%s", s->doc, has_initial ? " [" : "",
                  has_initial ? s->initial : "", has_initial ? "]" : "",
@@ -213,7 +205,7 @@ static void options_build(struct options *o)
             .arg = arg_name(s->kind),
             .flags = s->kind == VALUE_BOOL ? OPTION_ARG_OPTIONAL : 0,
             .doc = o->doc[i],
-            .group = group_of(s->section),
+            .group = group,
         };
     }
 }
