@@ -56,9 +56,8 @@ static void put_value(FILE *out, const struct setting *s, struct fuzz_bytes *in)
     case VALUE_ENDPOINT: fprintf(out, how % 2 ? "h%x:%u" : "\"[::%x]:%u\"", byte, 1u + how); break;
     case VALUE_LEVEL: fputs(levels[byte % 4], out); break;
     case VALUE_TRANSPORT: fputs(byte % 2 ? "tcp" : "auto", out); break;
-    case VALUE_REGIONS: fputs(byte % 4 ? "index" : "GPU-0+GPU-1", out); break;
     case VALUE_DEVICES:
-    case VALUE_NICS: fputs(byte % 4 ? "auto" : "mlx5_0", out); break;
+    case VALUE_NICS: fputs(byte % 4 ? s->initial : "d0+d1", out); break;
     }
 }
 

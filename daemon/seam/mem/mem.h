@@ -23,7 +23,7 @@ struct mem;
 #define MEM_TENANTS_MAX  64
 #define MEM_WORKERS_MAX  256
 #define MEM_GPUS_MAX     64u /* that regions may lie on */
-#define MEM_DEVICE_BYTES 48  /* of a device's UUID, with the NUL */
+#define MEM_DEVICE_BYTES 64  /* of a device's UUID, with the NUL */
 #define MEM_PCI_BYTES    20  /* of its PCI address, likewise */
 /* One page for each engine: u64 done_step of rank r at 64 * r; u64 incarnation at 64 * RANKS_MAX;
  * then, at 64 * (RANKS_MAX + 1), the u64 step that the daemon waits for, 0 for none. */

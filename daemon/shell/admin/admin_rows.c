@@ -109,7 +109,7 @@ bool admin_pool_row(const struct admin_ctx *ctx, uint32_t slot, const struct adm
     struct engine_view engine;
     struct pool_view p, other = {0};
     uint32_t borrowed[GROUPS_MAX] = {0};
-    char device[CONFIG_DEVICE_BYTES];
+    char device[CONFIG_NAME_BYTES];
     bool has_other, known;
 
     if (!core_pool_view(ctx->core, slot, &p) ||

@@ -19,7 +19,6 @@
 #define CONFIG_TENANTS_MAX  64
 #define CONFIG_PEERS_MAX    4096
 #define CONFIG_NAME_BYTES   64  /* with the NUL; letters, digits, '-', '_' and '.' */
-#define CONFIG_DEVICE_BYTES 48  /* likewise; a UUID with its prefix has 40 */
 #define CONFIG_PATH_BYTES   108 /* with the NUL: the size of sun_path */
 #define CONFIG_HOST_BYTES   256 /* with the NUL */
 #define CONFIG_FILE_MAX     (16u << 20)
@@ -30,15 +29,9 @@ struct config_endpoint {
     uint16_t port;                /* 0 in a listener: the kernel chooses, the daemon reports it */
 };
 
-/* The devices of a tenant's regions. n 0: host memory; regions are named by their index. */
-struct config_regions {
-    uint32_t n;
-    char name[RANKS_MAX][CONFIG_DEVICE_BYTES];
-};
-
-/* The RDMA devices of a tenant's regions. n 0: the nearest device. */
-struct config_nics {
-    uint32_t n;
+/* Names of devices. */
+struct config_names {
+    uint32_t n; /* 0: the setting has its default, which is no name */
     char name[RANKS_MAX][CONFIG_NAME_BYTES];
 };
 
@@ -53,16 +46,11 @@ struct config_tenant {
     uint64_t spill_bytes;  /* of the disk; 0: none */
     bool host_write_through;
     uint32_t regions;
-    struct config_regions devices;
+    struct config_names devices; /* of the regions; n 0: host memory, named by its index */
     bool device_memory; /* the regions are on these GPUs, not in host memory */
-    struct config_nics rdma_devices;
+    struct config_names rdma_devices; /* of the regions; n 0: the nearest */
     uint32_t sessions_max;
     uint32_t conns_max;
-};
-
-struct config_devices {
-    uint32_t n;
-    char name[XFER_RAILS_MAX][CONFIG_NAME_BYTES];
 };
 
 struct config_peer {
@@ -131,7 +119,7 @@ struct config {
     bool peer_access;                                 /* between GPUs that reach each other */
     bool insecure_peers;                              /* peers talk in the clear */
     char tls_ca[4096], tls_cert[4096], tls_key[4096]; /* PEM files: all three or none */
-    struct config_devices rdma_device;                /* n 0: "auto" */
+    struct config_names rdma_device;                  /* n 0: "auto" */
     uint64_t rdma_mr_bytes;                           /* of one registration */
     uint32_t rdma_rails; /* devices in use at a time, ours or a peer's */
     struct xfer_rdma_tuning rdma;
@@ -195,6 +183,6 @@ enum tern_err config_region_slot(const struct config *config, uint32_t tenant, c
                                  uint32_t *ret);
 /* Returns the name of that region. */
 void config_region_name(const struct config *config, uint32_t tenant, uint32_t region,
-                        char ret[CONFIG_DEVICE_BYTES]);
+                        char ret[CONFIG_NAME_BYTES]);
 
 #endif

@@ -131,7 +131,6 @@ static const char *arg_name(enum value_kind kind)
     case VALUE_LEVEL: return "LEVEL";
     case VALUE_TRANSPORT: return "TRANSPORT";
     case VALUE_DEVICES:
-    case VALUE_REGIONS:
     case VALUE_NICS: return "NAME+NAME";
     case VALUE_BY_PORT: return "N|auto";
     }

@@ -46,10 +46,9 @@ const struct setting config_settings[] = {
           "Port for pages, on the host of `listen`; 0: the kernel chooses"),
     PLAIN(STARTS, "", "insecure_peers", VALUE_BOOL, insecure_peers, "false",
           "Peers connect without TLS: only where the network between them is trusted"),
-    PLAIN(
-        STARTS, "", "rdma_device", VALUE_DEVICES, rdma_device, "auto",
-        "RDMA device for pages, or several at a time, NAME+NAME; auto: the one that is nearest to "
-        "memory of the host, and those that are nearest to the GPUs of device_memory"),
+    {"", "rdma_device", VALUE_DEVICES, CHANGE_STARTS, FIELD(rdma_device), 0, XFER_RAILS_MAX, "auto",
+     "RDMA device for pages, or several at a time, NAME+NAME; auto: the one that is nearest to "
+     "memory of the host, and those that are nearest to the GPUs of device_memory"},
     BYTES(STARTS, "", "rdma_mr_bytes", rdma_mr_bytes, 2u << 20, MEMORY_MAX, "1T",
           "Largest piece of memory registered at once, if the device accepts as much"),
     BYTES(SIZED, "", "page_bytes_min", page_bytes_min, 64, (uint64_t)1 << 30, "4096",
@@ -280,15 +279,16 @@ const struct setting config_tenant_fields[TENANT_FIELDS] = {
     {"tenants", "regions", VALUE_COUNT, CHANGE_SIZED, TENANT_FIELD(regions), 1, RANKS_MAX, "1",
      "Regions of memory, one a device: an engine uses one for each rank, and engines on different "
      "devices run side by side"},
-    {"tenants", "devices", VALUE_REGIONS, CHANGE_SIZED, TENANT_FIELD(devices), 0, 0, "index",
+    {"tenants", "devices", VALUE_DEVICES, CHANGE_SIZED, TENANT_FIELD(devices), 0, RANKS_MAX,
+     "index",
      "Names of the regions' devices for ranks that join: a UUID a region, NAME+NAME; index: 0, 1 "
      "and so on"},
     {"tenants", "device_memory", VALUE_BOOL, CHANGE_SIZED, TENANT_FIELD(device_memory), 0, 0,
      "false",
      "The regions lie in the memory of these GPUs (needs NVIDIA's driver); else in memory of the "
      "host"},
-    {"tenants", "rdma_devices", VALUE_NICS, CHANGE_STARTS, TENANT_FIELD(rdma_devices), 0, 0, "auto",
-     "RDMA devices of the regions, a name a region, NAME+NAME; auto: the nearest"},
+    {"tenants", "rdma_devices", VALUE_NICS, CHANGE_STARTS, TENANT_FIELD(rdma_devices), 0, RANKS_MAX,
+     "auto", "RDMA devices of the regions, a name a region, NAME+NAME; auto: the nearest"},
     {"tenants", "sessions_max", VALUE_COUNT, CHANGE_SIZED, TENANT_FIELD(sessions_max), 1, COUNT_MAX,
      "4096", "Sessions at a time"},
     {"tenants", "conns_max", VALUE_COUNT, CHANGE_SIZED, TENANT_FIELD(conns_max), 1, 65536, "256",

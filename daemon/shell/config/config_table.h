@@ -17,9 +17,8 @@ enum value_kind {
     VALUE_ENDPOINT, /* host:port, [v6]:port */
     VALUE_LEVEL,
     VALUE_TRANSPORT,
-    VALUE_DEVICES, /* different names joined by '+', or auto */
-    VALUE_REGIONS, /* different names joined by '+', one for each region of a tenant; or index */
-    VALUE_NICS,    /* names joined by '+', one for each region, which may be equal; or auto */
+    VALUE_DEVICES, /* up to `max` different names joined by '+'; or `initial`, which is no name */
+    VALUE_NICS,    /* the same with names that may be equal */
     VALUE_BY_PORT, /* a whole number; or auto, read as XFER_BY_PORT */
 };
 

@@ -1,9 +1,7 @@
 /* Reads and prints one value by its kind. YAML and flags both use this file, so both accept the
  * same texts. Invariant: the text that config_print writes is read as the same value. */
-#include <assert.h>
 #include <inttypes.h>
 #include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
 #include "base/err.h"
@@ -212,48 +210,26 @@ static enum tern_err parse_by_port(const struct setting *s, const char *text, vo
     return err;
 }
 
-/* How a struct of names in config.h is written: joined by '+', or the text of `none`. */
-static const struct names_kind {
-    const char *none;
-    uint32_t most, bytes; /* bytes: size of each */
-    bool differ;
-} names_kinds[] = {
-    [VALUE_DEVICES] = {"auto", XFER_RAILS_MAX, CONFIG_NAME_BYTES, true},
-    [VALUE_REGIONS] = {"index", RANKS_MAX, CONFIG_DEVICE_BYTES, true},
-    [VALUE_NICS] = {"auto", RANKS_MAX, CONFIG_NAME_BYTES, false},
-};
-
-/* The common beginning of these structs. */
-struct names {
-    uint32_t n;
-    char name[];
-};
-static_assert(offsetof(struct config_devices, name) == offsetof(struct names, name) &&
-                  offsetof(struct config_regions, name) == offsetof(struct names, name) &&
-                  offsetof(struct config_nics, name) == offsetof(struct names, name),
-              "names stand behind their number");
-
-static enum tern_err parse_names(const struct setting *s, const char *text, struct names *field,
-                                 char reason[REASON_BYTES])
+static enum tern_err parse_names(const struct setting *s, const char *text,
+                                 struct config_names *field, char reason[REASON_BYTES])
 {
-    const struct names_kind *kind = &names_kinds[s->kind];
-    const struct setting name = {.size = kind->bytes};
-    char copy[RANKS_MAX * CONFIG_NAME_BYTES + 1];
+    const struct setting name = {.size = CONFIG_NAME_BYTES};
+    char copy[sizeof field->name + 1];
 
     memset(field, 0, s->size);
     if (strlen(text) >= sizeof copy)
         return fail(reason, "is too long");
     strcpy(copy, text);
-    for (char *rest = copy, *one; strcmp(text, kind->none) != 0 && (one = strsep(&rest, "+"));) {
-        char *to = field->name + (size_t)field->n * kind->bytes;
+    for (char *rest = copy, *one; strcmp(text, s->initial) != 0 && (one = strsep(&rest, "+"));) {
+        char *to = field->name[field->n];
 
-        if (field->n == kind->most) {
-            snprintf(reason, REASON_BYTES, "must be at most %" PRIu32 " devices", kind->most);
+        if (field->n == s->max) {
+            snprintf(reason, REASON_BYTES, "must be at most %" PRIu64 " devices", s->max);
             return TERN_INVALID;
         }
         TRY(parse_name(&name, one, to, reason));
-        for (char *other = field->name; kind->differ && other < to; other += kind->bytes)
-            if (strcmp(other, to) == 0)
+        for (uint32_t i = 0; s->kind == VALUE_DEVICES && i < field->n; i++)
+            if (strcmp(field->name[i], to) == 0)
                 return fail(reason, "names a device twice");
         field->n++;
     }
@@ -279,7 +255,6 @@ enum tern_err value_parse(const struct setting *s, const char *text, void *base,
         return fail(ret_reason, "must be error, warn, info or debug");
     case VALUE_TRANSPORT: return parse_transport(text, field, ret_reason);
     case VALUE_DEVICES:
-    case VALUE_REGIONS:
     case VALUE_NICS: return parse_names(s, text, field, ret_reason);
     case VALUE_BY_PORT: return parse_by_port(s, text, field, ret_reason);
     }
@@ -305,11 +280,11 @@ __attribute__((format(printf, 2, 3))) static void put(struct text *t, const char
     t->left -= n;
 }
 
-static void put_names(struct text *out, const struct names_kind *kind, const struct names *field)
+static void put_names(struct text *out, const struct setting *s, const struct config_names *field)
 {
-    put(out, "\"%s", field->n == 0 ? kind->none : "");
+    put(out, "\"%s", field->n == 0 ? s->initial : "");
     for (uint32_t i = 0; i < field->n; i++)
-        put(out, "%s%s", i ? "+" : "", field->name + (size_t)i * kind->bytes);
+        put(out, "%s%s", i ? "+" : "", field->name[i]);
     put(out, "\"");
 }
 
@@ -350,8 +325,7 @@ void value_text(const struct setting *s, const void *base, char *ret, size_t cap
         put(&out, "%s", xfer_transport_kind[*(const enum xfer_transport *)field].word);
         break;
     case VALUE_DEVICES:
-    case VALUE_REGIONS:
-    case VALUE_NICS: put_names(&out, &names_kinds[s->kind], field); break;
+    case VALUE_NICS: put_names(&out, s, field); break;
     case VALUE_BY_PORT:
         if (*(const uint32_t *)field == XFER_BY_PORT)
             put(&out, "auto");

@@ -61,20 +61,20 @@ enum tern_err config_tenant_slot(const struct config *config, const char *name, 
 }
 
 void config_region_name(const struct config *config, uint32_t tenant, uint32_t region,
-                        char ret[CONFIG_DEVICE_BYTES])
+                        char ret[CONFIG_NAME_BYTES])
 {
-    const struct config_regions *devices = &config->tenants[tenant].devices;
+    const struct config_names *devices = &config->tenants[tenant].devices;
 
     if (devices->n > 0)
-        snprintf(ret, CONFIG_DEVICE_BYTES, "%s", devices->name[region]);
+        snprintf(ret, CONFIG_NAME_BYTES, "%s", devices->name[region]);
     else
-        snprintf(ret, CONFIG_DEVICE_BYTES, "%" PRIu32, region);
+        snprintf(ret, CONFIG_NAME_BYTES, "%" PRIu32, region);
 }
 
 enum tern_err config_region_slot(const struct config *config, uint32_t tenant, const char *name,
                                  uint32_t *ret)
 {
-    char device[CONFIG_DEVICE_BYTES];
+    char device[CONFIG_NAME_BYTES];
 
     for (uint32_t i = 0; i < config->tenants[tenant].regions; i++) {
         config_region_name(config, tenant, i, device);

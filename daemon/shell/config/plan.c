@@ -75,7 +75,7 @@ void plan_mem(const struct config *config, struct mem_config *ret)
     struct core_limits limits = plan_limits(config);
 
     static_assert(CONFIG_TENANTS_MAX <= MEM_TENANTS_MAX, "every tenant has memory");
-    static_assert(CONFIG_DEVICE_BYTES == MEM_DEVICE_BYTES, "a device has one name");
+    static_assert(CONFIG_NAME_BYTES == MEM_DEVICE_BYTES, "a device has one name");
     *ret = (struct mem_config){
         .tenants = config->ntenants,
         .engines = limits.engines,
