@@ -46,20 +46,17 @@ enum tern_err tape_create(const struct tape_config *config, struct tape **ret)
 {
     struct tape *t;
 
-    if (config->tenants > TAPE_TENANTS_MAX ||
-        (config->bytes != 0 && config->bytes < TAPE_BYTES_MIN))
+    if (config->tenants > TAPE_TENANTS_MAX || config->bytes < TAPE_BYTES_MIN)
         return TERN_INVALID;
     t = calloc(1, sizeof *t);
     if (t == NULL)
         return TERN_INTERNAL;
     t->nwords = (config->bytes + 7) / 8 * 2;
-    if (t->nwords > 0) {
-        t->words = undumped_take(t->nwords * sizeof *t->words, true);
-        t->out = undumped_take(sizeof *t->out, false);
-        if (t->words == NULL || t->out == NULL) {
-            tape_destroy(t);
-            return TERN_INTERNAL;
-        }
+    t->words = undumped_take(t->nwords * sizeof *t->words, true);
+    t->out = undumped_take(sizeof *t->out, false);
+    if (t->words == NULL || t->out == NULL) {
+        tape_destroy(t);
+        return TERN_INTERNAL;
     }
     t->head = (struct tape_file_head){.magic = TAPE_MAGIC,
                                       .version = TAPE_VERSION,
@@ -177,7 +174,7 @@ void tape_record(struct tape *tape, const struct event *event)
 {
     struct event copy;
 
-    if (tape == NULL || tape->nwords == 0)
+    if (tape == NULL)
         return;
     tape->recorded++;
     copy = *event;
@@ -185,12 +182,14 @@ void tape_record(struct tape *tape, const struct event *event)
         tape->dropped++;
 }
 
-/* The body begins with the event's kind and now_ns. */
-static uint64_t oldest_ns(const struct tape *t)
+static uint32_t word_at(const struct tape *t, size_t at)
 {
-    size_t at = t->first + RECORD_HEAD_WORDS + 1;
+    return t->words[at % t->nwords];
+}
 
-    return t->words[at % t->nwords] | (uint64_t)t->words[(at + 1) % t->nwords] << 32;
+static uint64_t wide_at(const struct tape *t, size_t at)
+{
+    return word_at(t, at) | (uint64_t)word_at(t, at + 1) << 32;
 }
 
 void tape_stats(const struct tape *tape, struct tape_stats *ret)
@@ -201,8 +200,8 @@ void tape_stats(const struct tape *tape, struct tape_stats *ret)
     ret->recorded = tape->recorded;
     ret->dropped = tape->dropped;
     ret->bytes_used = tape->used * sizeof(uint32_t);
-    if (tape->used > 0)
-        ret->oldest_ns = oldest_ns(tape);
+    if (tape->used > 0) /* the body begins with the event's kind and now_ns */
+        ret->oldest_ns = wide_at(tape, tape->first + RECORD_HEAD_WORDS + 1);
 }
 
 static void write_all(struct out *o, const void *bytes, size_t n)
@@ -252,16 +251,6 @@ static uint32_t map_token(const struct tape *t, uint32_t v)
         right = next;
     }
     return left << 16 | right;
-}
-
-static uint32_t word_at(const struct tape *t, size_t at)
-{
-    return t->words[at % t->nwords];
-}
-
-static uint64_t wide_at(const struct tape *t, size_t at)
-{
-    return word_at(t, at) | (uint64_t)word_at(t, at + 1) << 32;
 }
 
 /* Keeps position and padding; replaces the 128 bits of content by 128 bits of a keyed hash. */
@@ -321,7 +310,7 @@ enum tern_err tape_dump(const struct tape *tape, int fd, bool keep_tokens)
     struct out *o;
     size_t at;
 
-    if (tape == NULL || tape->nwords == 0)
+    if (tape == NULL)
         return TERN_INVALID;
     o = tape->out;
     o->fd = fd;

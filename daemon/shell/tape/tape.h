@@ -28,7 +28,7 @@
 struct tape;
 
 struct tape_config {
-    size_t bytes; /* size of the ring, rounded up to a multiple of 8; 0: no recording */
+    size_t bytes; /* size of the ring, rounded up to a multiple of 8 */
     struct core_limits limits;
     const struct tenant_config *tenant; /* borrowed for the call */
     uint32_t tenants;
