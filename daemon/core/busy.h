@@ -7,7 +7,7 @@
  * sent to the peer. */
 #define PULL_BUSY_TABLE(X)                                                                         \
     X(QUEUE, "the peer is busy and earlier fetches wait for it: fetch again after retry_ms")       \
-    X(SOURCE, "the peer already serves limits.serves transfers; the tokens published so far "      \
+    X(SOURCE, "the peer already serves limits.pulls transfers; the tokens published so far "       \
               "stay: fetch again after retry_ms")                                                  \
     X(LAYOUTS, "the maximum number of layout pairs is being resharded; the tokens published so "   \
                "far stay: fetch again after retry_ms")                                             \
@@ -63,7 +63,7 @@ enum pull_busy {
               "runs without committed or matching tokens, or the step that writes its pages has "  \
               "not passed: fetch again in a moment, or with follow")                               \
     X(SERVES,                                                                                      \
-      "the ticket's daemon already serves limits.serves transfers: fetch again after retry_ms")    \
+      "the ticket's daemon already serves limits.pulls transfers: fetch again after retry_ms")     \
     X(TAKEN, "another fetch is using the ticket: fetch again if that one fails")                   \
     X(STEP, "the step that writes the ticket's pages has not passed: fetch again in a moment")     \
     X(SUMS, "the checksums of the ticket's pages are being computed: fetch again in a moment")     \

@@ -114,7 +114,7 @@ struct daemon {
     struct disk *disk; /* NULL: there is no disk tier */
     struct spill_watch spill;
     struct tape *tape;
-    struct core_limits limits; /* limits of the configuration and one more connection, our own */
+    struct core_limits limits; /* the configuration's */
     void *arena;
     struct core *core; /* lies in the arena */
     struct actions *actions;

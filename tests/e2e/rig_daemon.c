@@ -51,10 +51,8 @@ static void write_config(const struct daemon *d, const char *node, const char *o
             node, RIG_BODY_MAX);
     fprintf(f, "admin:\n  socket: %s\n", d->admin);
     fprintf(f, "deadlines:\n  drain_ms: %d\n", RIG_DRAIN_MS);
-    write_deadline(f, "partial_frame_ms", rig_deadlines.partial_frame_ms);
-    write_deadline(f, "slow_reader_ms", rig_deadlines.slow_reader_ms);
+    write_deadline(f, "progress_ms", rig_deadlines.progress_ms);
     write_deadline(f, "step_alarm_ms", rig_deadlines.step_alarm_ms);
-    write_deadline(f, "tls_handshake_ms", rig_deadlines.tls_handshake_ms);
     write_deadline(f, "turn_ms", rig_deadlines.turn_ms);
     fprintf(f,
             "tenants:\n  - name: t0\n    socket: %s\n    memory: %" PRIu64 "\n    conns_max: %d\n",

@@ -60,7 +60,7 @@
 
 /* Settings of daemons started from now on; 0: the daemon's own, which a test does not reach. */
 struct rig_deadlines {
-    uint32_t partial_frame_ms, slow_reader_ms, step_alarm_ms, tls_handshake_ms, turn_ms;
+    uint32_t progress_ms, step_alarm_ms, turn_ms;
 };
 extern struct rig_deadlines rig_deadlines;
 /* Likewise for each tenant: bytes for turn records; 0: none. */

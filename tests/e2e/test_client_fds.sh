@@ -11,9 +11,8 @@ node: e2e
 workers: 1
 data_threads: 1
 huge_pages: false
-deadlines: {drain_ms: 1000, hello_ms: 1000, partial_frame_ms: 1000}
-limits: {strangers: 16}
-admin: {socket: $DIR/admin.sock, conns_max: 4}
+deadlines: {drain_ms: 1000, progress_ms: 1000}
+admin: {socket: $DIR/admin.sock}
 tenants:
   - {name: a, socket: $DIR/a.sock, memory: 16M, conns_max: 4}
   - {name: b, socket: $DIR/b.sock, memory: 16M}

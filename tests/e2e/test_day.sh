@@ -92,7 +92,7 @@ if unshare --mount true 2>/dev/null && unshare --mount mount -t tmpfs -o "size=$
     # shellcheck disable=SC2016
     DISK=(unshare --mount bash -c 'mount -t tmpfs -o "size=$1" disk "$2" && shift 2 && exec "$@"' mounted "$DISK_BYTES" "$DIR/a/disk")
 fi
-printf 'spill: {dir: %s, bytes: 8M, headroom: 8M, threads: 1, least: 64, interval: 64, align: 64, trim: 0}\n' "$DIR/a/disk" >>"$DIR/a/config.yaml"
+printf 'spill: {dir: %s, bytes: 8M, headroom: 8M, threads: 1, interval: 64, align: 64}\n' "$DIR/a/disk" >>"$DIR/a/config.yaml"
 [[ ${#DISK[@]} -gt 0 ]] || printf 'fault_disk_full_after: 1\n' >>"$DIR/a/config.yaml"
 start a "${DISK[@]}"
 start b

@@ -86,12 +86,13 @@ tape: {bytes: 100M}"
 # The disk tier: memory for data on its way. Its records count for the core.
 mkdir -p "$DIR/spill"
 SPILL="spill: {dir: $DIR/spill, bytes: 64M"
+STACK_KIB=$(ulimit -S -s)
+ulimit -S -s 1024 # the stacks of the threads are no memory of the disk tier
 base "$TENANT}
-$SPILL, threads: 4}
-limits: {disk_stores: 4}"
+$SPILL, threads: 1}"
 grows disk "$TENANT}
-$SPILL, threads: 4}
-limits: {disk_stores: 64}"
+$SPILL, threads: 4}"
+ulimit -S -s "$STACK_KIB"
 
 # RDMA paths of each peer and tenant, with or without a device here
 TENANTS=$TENANT}
@@ -117,10 +118,10 @@ if [[ $LIBRARIES != *libssl* ]]; then
     echo "tls: not in this build"
 else
     base "$TENANT}
-limits: {inbound_links: 400}"
+limits: {peers: 200}"
     bash "$TERN_SOURCE/deploy/make-certs.sh" "$DIR/certs" e2e >/dev/null 2>&1
     TRUST="tls: {ca: $DIR/certs/ca.pem, cert: $DIR/certs/e2e.pem, key: $DIR/certs/e2e.key}"
     grows tls "$TENANT}
-limits: {inbound_links: 400}"
+limits: {peers: 200}"
 fi
 echo "memory: ok"

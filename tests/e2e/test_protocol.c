@@ -41,7 +41,7 @@ FIXTURE(start)
 /* For tests that wait for a deadline to pass. */
 FIXTURE(start_short)
 {
-    rig_deadlines.partial_frame_ms = RIG_PARTIAL_MS;
+    rig_deadlines.progress_ms = RIG_PARTIAL_MS;
     return start(state);
 }
 
@@ -379,7 +379,7 @@ TEST(protocol_slow_reader_is_closed_and_others_are_served)
     close(fd);
     /* The connection's queue was full, or with it its tenant's share: the log says which. */
     wait_until(daemon_log_count(&rig, "reads too slowly", 1, 0) > 0 ||
-               daemon_log_count(&rig, "send_buffers_reserved, or read faster", 1, 0) > 0);
+               daemon_log_count(&rig, "limits.send_buffers, or read faster", 1, 0) > 0);
     assert_true(rig_rss_kib(&rig) <= rss + RSS_SLACK + 16384); /* the queues, which are bounded */
     others_are_served();
     printf("fault=22 runs=1 injected=1 violations=0 others_failed=0 others_pings=%u "
@@ -431,7 +431,7 @@ TEST(protocol_operators_above_the_limit_are_told_and_counted)
         assert_int_equal(tern_connect(rig.admin, RIG_WAIT_MS, &admin[i]), TERN_OK);
     for (unsigned i = 1; i <= 3; i++) {
         assert_int_equal(tern_connect(rig.admin, RIG_WAIT_MS, &admin[16]), TERN_BUSY);
-        assert_non_null(strstr(tern_error_text(NULL), "raise admin.conns_max"));
+        assert_non_null(strstr(tern_error_text(NULL), "operators are connected, the maximum"));
         assert_int_equal(rig_figure(admin[0], "status", "conns_refused"), before + i);
     }
     for (int i = 0; i < 16; i++)
@@ -454,19 +454,23 @@ static enum tern_err connect_elsewhere(const char *path)
     return (enum tern_err)WEXITSTATUS(status);
 }
 
-/* Another process is refused in its Hello; the watched one may open more connections, and its exit
- * frees a place. */
+/* Another process is refused in its Hello; the watched one may connect again, and its exit frees a
+ * place. */
 TEST(protocol_processes_above_the_limit_are_busy)
 {
+    char small[sizeof rig.socket + 8], extra[sizeof small + 128];
     struct daemon d;
     int fd;
 
-    rig_start(&d, "limits:\n  procs: 1\n", NULL);
-    assert_err(TERN_OK, connect_elsewhere(d.socket));
-    fd = rig_greeted_in_time(d.socket); /* once the daemon has seen that exit */
-    assert_err(TERN_BUSY, connect_elsewhere(d.socket));
-    assert_true(rig_log_has(&d, "limits.procs", RIG_WAIT_MS));
-    close(rig_greeted(d.socket));
+    snprintf(small, sizeof small, "%s.small", rig.socket);
+    snprintf(extra, sizeof extra, "  - {name: small, socket: %s, memory: 1M, conns_max: 1}\n",
+             small);
+    rig_start(&d, extra, NULL);
+    assert_err(TERN_OK, connect_elsewhere(small));
+    close(rig_greeted_in_time(small));                 /* once the daemon has seen that exit */
+    wait_until(connect_elsewhere(small) == TERN_BUSY); /* once it has seen this end */
+    assert_true(rig_log_has(&d, "as its conns_max", RIG_WAIT_MS));
+    fd = rig_greeted(small);
     assert_true(rig_ping(fd, 2, RIG_WAIT_MS));
     close(fd);
     assert_int_equal(rig_stop(&d), 0);

@@ -74,7 +74,7 @@ FIXTURE(start_many)
 /* For tests that wait for a deadline to pass. */
 FIXTURE(start_short)
 {
-    rig_deadlines.partial_frame_ms = RIG_PARTIAL_MS;
+    rig_deadlines.progress_ms = RIG_PARTIAL_MS;
     return start(state);
 }
 

@@ -187,7 +187,7 @@ FIXTURE(start)
     signal(SIGUSR1, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
     rig_record_memory = RECORD_MEMORY;
-    rig_deadlines.partial_frame_ms = PARTIAL_MS;
+    rig_deadlines.progress_ms = PARTIAL_MS;
     rig_start_two(&d, other, NULL);
     rig_record_memory = 0;
     neighbour = rig_engine(other, "neighbour", L, 16 * PAGES * RIG_PAGE);

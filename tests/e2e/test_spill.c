@@ -288,7 +288,7 @@ TEST(spill_of_what_is_cached_at_the_end)
 {
     struct engine_session k;
 
-    start(", trim: 512, align: 64, least: 0", "");
+    start(", align: 512", "");
     compute_talk(&k, 3);
     close_talk(&k);
     wait_until(figure("tenants.0.spill.stored.cold") == 1);

@@ -98,7 +98,7 @@ ends 2 "spill.dir $DIR/nowhere: No such file" "$TERN_BIN/ternd" --tenant "name=a
 # ---- messages at the start
 rm -rf "$SPILL"/t0
 mkdir "$SPILL/gone"
-fills ", least: 100"
+fills ""
 json "$S" "j['spill']['error'] is None"
 grep -q "level=warn event=spill_foreign folder=gone " "$DIR/log" || fail "no line about a folder of no tenant"
 ! grep -q "event=spill_foreign folder=t0\|event=spill_too_large" "$DIR/log" || fail "a line too many about the folder"

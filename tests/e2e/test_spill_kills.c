@@ -406,7 +406,7 @@ static void kills(uint32_t of_groups)
     snprintf(yaml, sizeof yaml,
              "    spill_bytes: " SMALL_PART "\n"
              "spill: {dir: %s, bytes: 64M, headroom: 0, threads: 2, interval: 512, "
-             "align: 512, least: 64}\n",
+             "align: 256}\n",
              spill);
     rig_start_two(&rig, other, yaml);
     connect_all();

@@ -31,7 +31,7 @@ FIXTURE(start)
     struct tern_layout layout = {.groups = &kv, .ngroups = 1, .bytes = 2u << 20};
     char extra[64];
 
-    rig_deadlines.slow_reader_ms = RIG_SLOW_MS;
+    rig_deadlines.progress_ms = RIG_SLOW_MS;
     snprintf(extra, sizeof(extra), "    events_tokens: true\nlimits:\n  events: %d\n", KEPT);
     rig_start_two(&rig, other_path, extra);
     assert_ok(engine.tern, engine_open_pool(&engine, rig.socket, "e", &layout, RIG_WAIT_MS));

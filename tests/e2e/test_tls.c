@@ -89,7 +89,7 @@ FIXTURE(start)
     uint16_t port = port_free(), other_port = port_free();
     char extra[2048];
 
-    rig_deadlines.tls_handshake_ms = RIG_TLS_MS;
+    rig_deadlines.progress_ms = RIG_TLS_MS;
     make_certs();
     snprintf(extra, sizeof(extra),
              "listen: 127.0.0.1:%u\ntls:\n  ca: %s/live-ca.pem\n  cert: %s/live.pem\n  key: "

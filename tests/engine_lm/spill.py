@@ -257,8 +257,6 @@ spill:
   threads: 2
   interval: 256
   align: 64
-  trim: 0
-  least: 64
 """
     if encrypted:
         more += f"  encrypt_key_file: {key}\n"

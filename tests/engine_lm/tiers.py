@@ -147,7 +147,7 @@ def replay(folder: Path, asked: list[list[int]], device: int, host: int) -> tupl
 def started(folder: Path, device: int, host: int) -> Daemon:
     folder.mkdir()
     (folder / "spill").mkdir()
-    disk = "bytes: 256M, headroom: 0, threads: 1, align: 64, trim: 0, least: 64"
+    disk = "bytes: 256M, headroom: 0, threads: 1, align: 64"
     spill = f"spill: {{dir: {folder}/spill, {disk}}}"
     memory = f"memory: {(device + 1) * BYTES // 1024 + 64}K, host_memory: {(host + 1) * BYTES // 1024 + 64}K"
     return run(configured(folder, memory, f"page_bytes_min: {BYTES}\n{spill}\n"), folder.name)

@@ -15,7 +15,7 @@ lossy=(--seed 2 --prefixes "${LOST:-60}" --pool-pages 1000)
 # about 80 MB, which takes seconds over the cable that `slowly` leaves: a machine that is killed once 8 MB have
 # arrived is killed in the middle, however fast it is. A transfer's deadline is 15 s.
 large=(--profile tiny --page-bytes 65536 --prefixes 4 --chunks 512 --pool-pages 2048 --seed 3)
-deadlines=(--deadlines.transfer_ms 15000 --deadlines.data_idle_ms 4000)
+deadlines=(--deadlines.transfer_ms 15000)
 ends_ms=25000 # and below the 30 s of a daemon without these settings
 
 source_daemon() { daemon source 7701 dest "$LAB_PEER_IP:7702" "${deadlines[@]}"; }

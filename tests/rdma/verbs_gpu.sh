@@ -39,7 +39,7 @@ by_ring() {
 }
 
 in_pieces() {
-    LD_PRELOAD=$dmabuf bash "$here/verbs_replay.sh" --rdma_mr_bytes 8M
+    LD_PRELOAD=$dmabuf bash "$here/verbs_replay.sh"
 }
 
 pushes() {

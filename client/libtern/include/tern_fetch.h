@@ -71,7 +71,7 @@
  * first of them to answer. If that peer has nothing or is lost before pages arrive, the daemon
  * tries the next one. ret->host names the peer. If no peer has more than the session, the call
  * fetches nothing and returns OK, at once if there is no peer. at_least must be 0.
- *   BUSY  The tenant has reached its limit of such questions (limits.asks). Repeat in a moment. */
+ *   BUSY  The tenant has reached its limit of such questions. Repeat in a moment. */
 TERN_API enum tern_err tern_fetch(struct tern *t, tern_session s, const char *peer,
                                   uint32_t at_least, uint32_t depth, uint64_t step,
                                   uint32_t deadline_ms, struct tern_result *ret);

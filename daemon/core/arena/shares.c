@@ -7,24 +7,27 @@
 
 enum holder { HOLDER_TENANT, HOLDER_TENANT_MEMORY, HOLDER_TENANT_PEER, HOLDER_TENANT_SOURCE };
 
-#define TEXT(records, limit, wait)                                                                 \
-    "this tenant's share of the " records " and the common rest are all in use: " wait             \
-    ", or raise limits." limit
+#define TEXT(records, wait)                                                                        \
+    "this tenant's share of the " records " and the common rest are all in use: " wait
 
-#define NEVER(records, limit)                                                                      \
+#define NEVER(records)                                                                             \
     "this request can never fit: it needs # " records                                              \
-    " at once, and this tenant's share and the common rest have # together: ask for less, or "     \
-    "raise limits." limit
+    " at once, and this tenant's share and the common rest have # together: ask for less"
 
 static const struct {
     size_t limit_at; /* in struct core_limits */
     enum holder holder;
     const char *setting, *records, *refused, *never;
 } tables[SHARE_TABLES] = {
-#define X(NAME, limit, holder, records, wait)                                                      \
-    [SHARE_##NAME] = {offsetof(struct core_limits, limit), HOLDER_##holder,       #limit, records, \
-                      TEXT(records, #limit, wait),         NEVER(records, #limit)},
-    SHARE_TABLE(X)
+#define ROW(NAME, limit, holder, records, wait, more)                                              \
+    [SHARE_##NAME] = {offsetof(struct core_limits, limit),                                         \
+                      HOLDER_##holder,                                                             \
+                      #limit,                                                                      \
+                      records,                                                                     \
+                      TEXT(records, wait more),                                                    \
+                      NEVER(records) more},
+#define X(NAME, limit, ...) ROW(NAME, limit, __VA_ARGS__, ", or raise limits." #limit)
+    SHARE_TABLE(X, ROW)
 #undef X
 };
 

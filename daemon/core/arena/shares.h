@@ -21,36 +21,40 @@ struct share_of;
 struct tenant_config;
 
 /* X(NAME, limit, holder, what the records are, how to get some back). The limit is a field of
- * struct core_limits and a setting of the same name. */
-#define SHARE_TABLE(X)                                                                             \
+ * struct core_limits and a setting of the same name. F: no such setting exists, and the last field
+ * is the other advice. */
+#define SHARE_TABLE(X, F)                                                                          \
     X(ENGINES, engines, TENANT, "engines", "end an engine")                                        \
     X(POOLS, pools, TENANT, "pools (host tiers included)", "close a pool")                         \
     X(SESSIONS, sessions, TENANT, "sessions", "close sessions")                                    \
     X(RETIRES, retires, TENANT, "releases that wait for a step", "wait until a step has passed")   \
     X(TURN_RECORDS, turn_records, TENANT, "turn records", "close sessions or roll them back")      \
-    X(RECORD_JOBS, record_jobs, TENANT, "turn records under check", "retry in a moment")           \
-    X(RESETS, resets, TENANT, "resets that not all peers have received",                           \
-      "nothing was reset: connect the peers or remove them from the configuration")                \
-    X(ASKS, asks, TENANT, "questions to peers", "retry in a moment")                               \
+    F(RECORD_JOBS, record_jobs, TENANT, "turn records under check", "retry in a moment", "")       \
+    F(RESETS, resets, TENANT, "resets that not all peers have received",                           \
+      "nothing was reset: connect the peers or remove them from the configuration", "")            \
+    F(ASKS, asks, TENANT, "questions to peers", "retry in a moment", "")                           \
     X(NAMESPACES, namespaces, TENANT, "namespaces", "close sessions")                              \
     X(NODES, nodes, TENANT_MEMORY, "prefix nodes", "close sessions")                               \
     X(TOKEN_BLOCKS, token_blocks, TENANT_MEMORY, "token blocks", "close sessions")                 \
     X(EXTRA_KEYS, extra_keys, TENANT, "extra keys", "close sessions")                              \
-    X(SLABS, slabs, TENANT_MEMORY, "slab records", "close a pool")                                 \
+    F(SLABS, slabs, TENANT_MEMORY, "slab records", "close a pool", ", or raise limits.pools")      \
     X(PAGES, pages, TENANT_MEMORY, "page records", "close a pool or use larger pages")             \
     X(PULLS, pulls, TENANT_SOURCE, "fetches from this peer or from the disk",                      \
       "retry when a fetch has ended")                                                              \
-    X(SERVES, serves, TENANT_PEER, "transfers to a peer", "retry when one has ended")              \
+    F(SERVES, serves, TENANT_PEER, "transfers to a peer", "retry when one has ended",              \
+      ", or raise limits.pulls")                                                                   \
     X(DISK_CHUNKS, disk_chunks, TENANT, "chunks on the disk", "retry when some were evicted")      \
-    X(DISK_FILES, disk_files, TENANT, "files on the disk", "retry when some were evicted")         \
-    X(DISK_BLOCKS, disk_blocks, TENANT, "token blocks of the disk",                                \
-      "retry when some were evicted")                                                              \
-    X(DISK_KEYS, disk_keys, TENANT, "extra keys of the disk", "retry when some were evicted")      \
-    X(DISK_STORES, disk_stores, TENANT, "stores to the disk", "retry when one has ended")
+    F(DISK_FILES, disk_files, TENANT, "files on the disk", "retry when some were evicted",         \
+      ", or raise limits.disk_chunks")                                                             \
+    F(DISK_BLOCKS, disk_blocks, TENANT, "token blocks of the disk",                                \
+      "retry when some were evicted", ", or raise limits.disk_chunks")                             \
+    F(DISK_KEYS, disk_keys, TENANT, "extra keys of the disk", "retry when some were evicted",      \
+      ", or raise limits.extra_keys")                                                              \
+    F(DISK_STORES, disk_stores, TENANT, "stores to the disk", "retry when one has ended", "")
 
 enum share_table {
-#define X(NAME, limit, holder, records, wait) SHARE_##NAME,
-    SHARE_TABLE(X)
+#define X(NAME, ...) SHARE_##NAME,
+    SHARE_TABLE(X, X)
 #undef X
         SHARE_TABLES
 };

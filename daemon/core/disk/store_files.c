@@ -303,11 +303,11 @@ static bool could_fit(const struct core *c, const struct disk_store *s, struct m
 
     const struct reason of[] = {{STORE_LACKS("chunks", "limits.disk_chunks"),
                                  {path + 1, could_have(c, SHARE_DISK_CHUNKS, s->tenant)}},
-                                {STORE_LACKS("files", "limits.disk_files"),
+                                {STORE_LACKS("files", "limits.disk_chunks"),
                                  {files + 1, could_have(c, SHARE_DISK_FILES, s->tenant)}},
-                                {STORE_LACKS("token blocks", "limits.disk_blocks"),
+                                {STORE_LACKS("token blocks", "limits.disk_chunks"),
                                  {blocks, could_have(c, SHARE_DISK_BLOCKS, s->tenant)}},
-                                {STORE_LACKS("extra keys", "limits.disk_keys"),
+                                {STORE_LACKS("extra keys", "limits.extra_keys"),
                                  {keys, could_have(c, SHARE_DISK_KEYS, s->tenant)}}};
 
     m->why =

@@ -387,7 +387,7 @@ static enum tern_err carve(struct core *c, const struct engine *e, enum tier tie
         !range_find(c, e, tier, RANGE_SLABS, fresh.nslabs, c->limits.slabs, &slab_base))
         return refuse(ret, TERN_BUSY,
                       "the free page or slab records are not contiguous: close a pool, or raise "
-                      "limits.pages or limits.slabs");
+                      "limits.pages or limits.pools");
     p = pool_at(c, slot);
     fresh.gen = gen_next(p->gen);
     *p = fresh;

@@ -199,7 +199,6 @@ static const char *take(struct reloading *r, const struct config_change *change)
     config_take(d->config, r->is, change);
     log_level_set(d->config->log_level);
     drain_reloaded(d);
-    stream_pool_slow(d->streams, (uint64_t)d->config->deadlines.slow_reader_ms * 1000000);
     return NULL;
 }
 

@@ -15,13 +15,15 @@
 #include "seam/xfer/xfer.h"
 #include "shell/log/log.h"
 
-#define CONFIG_SETTINGS_MAX 114
+#define CONFIG_SETTINGS_MAX 96
 #define CONFIG_TENANTS_MAX  64
 #define CONFIG_PEERS_MAX    4096
 #define CONFIG_NAME_BYTES   64  /* with the NUL; letters, digits, '-', '_' and '.' */
 #define CONFIG_PATH_BYTES   108 /* with the NUL: the size of sun_path */
 #define CONFIG_HOST_BYTES   256 /* with the NUL */
 #define CONFIG_FILE_MAX     (16u << 20)
+#define CONFIG_ADMIN_CONNS  16u /* operators' connections at a time */
+#define CONFIG_STRANGERS    64u /* callers that wait at a door: see seam/io/door.h */
 #define CONFIG_WHY_BYTES    512 /* enough for every message of config_load */
 
 struct config_endpoint {
@@ -46,8 +48,8 @@ struct config_tenant {
     uint64_t spill_bytes;  /* of the disk; 0: none */
     bool host_write_through;
     uint32_t regions;
-    struct config_names devices; /* of the regions; n 0: host memory, named by its index */
-    bool device_memory; /* the regions are on these GPUs, not in host memory */
+    struct config_names devices;      /* of the regions; n 0: host memory, named by its index */
+    bool device_memory;               /* the regions are on these GPUs, not in host memory */
     struct config_names rdma_devices; /* of the regions; n 0: the nearest */
     uint32_t sessions_max;
     uint32_t conns_max;
@@ -64,17 +66,13 @@ struct config_peer {
 };
 
 struct config_deadlines {
-    uint32_t partial_frame_ms; /* from the first byte of a frame to its last */
-    uint32_t slow_reader_ms;   /* an answer that makes no progress on its socket */
-    uint32_t transfer_ms;      /* from the start of a transfer to its terminal state */
-    uint32_t drain_ms;         /* from SIGTERM to the exit, even if sessions are left */
-    uint32_t data_idle_ms;     /* a data connection with work outstanding and no progress */
-    uint32_t hello_ms;         /* from a connection to its first whole message */
-    uint32_t step_alarm_ms;    /* releases wait while no step of their engine passes */
-    uint32_t ticket_ms;        /* life of a ticket, since it was made or renewed */
-    uint32_t turn_ms;          /* from the beginning of a session's turn to its end */
-    uint32_t shutdown_ms;      /* after the drain, to store cached pages on the disk */
-    uint32_t tls_handshake_ms; /* from a connection between daemons to the end of its handshake */
+    uint32_t progress_ms;   /* a message, an answer on its socket, a TLS handshake */
+    uint32_t transfer_ms;   /* from the start of a transfer to its terminal state */
+    uint32_t drain_ms;      /* from SIGTERM to the exit, even if sessions are left */
+    uint32_t step_alarm_ms; /* releases wait while no step of their engine passes */
+    uint32_t ticket_ms;     /* life of a ticket, since it was made or renewed */
+    uint32_t turn_ms;       /* from the beginning of a session's turn to its end */
+    uint32_t shutdown_ms;   /* after the drain, to store cached pages on the disk */
 };
 
 struct config {
@@ -87,7 +85,6 @@ struct config {
     uint16_t data_port;            /* on the same host as `listen`; 0: the kernel chooses */
     char admin_socket[CONFIG_PATH_BYTES];
     uint32_t admin_mode;
-    uint32_t admin_conns_max;
 
     /* The tenants of the file and, after them at start, those of the reserve. A slot without a name
      * is free. A tenant keeps its slot, which is its index in the core. */
@@ -102,15 +99,10 @@ struct config {
     struct config_peer peers[CONFIG_PEERS_MAX];
     uint32_t by_name[CONFIG_PEERS_MAX]; /* slots of the peers as loaded, sorted by name */
 
-    uint64_t page_bytes_min;         /* smallest page of the tenants; sizes page records */
-    uint32_t inbound_links;          /* connections from peers that may be open at a time */
-    uint32_t data_conns_max;         /* data connections in both directions */
-    uint32_t send_buffers;           /* buffers of 16 KiB common to all shares */
-    uint32_t send_buffers_reserved;  /* reserved for each tenant */
-    uint32_t strangers;              /* callers that wait at a door: see seam/io/door.h */
-    uint32_t handshakes_per_address; /* TLS handshakes per second */
-    uint32_t procs_max;              /* watched client processes: see proc.h */
-    struct core_limits limits;       /* every field is set and checked */
+    uint64_t page_bytes_min;   /* smallest page of the tenants; sizes page records */
+    uint32_t data_conns_max;   /* data connections in both directions */
+    uint32_t send_buffers;     /* buffers of 16 KiB common to all shares */
+    struct core_limits limits; /* every field is set and checked */
     struct config_deadlines deadlines;
     uint32_t frame_body_max;
     uint32_t workers, data_threads;
@@ -120,7 +112,6 @@ struct config {
     bool insecure_peers;                              /* peers talk in the clear */
     char tls_ca[4096], tls_cert[4096], tls_key[4096]; /* PEM files: all three or none */
     struct config_names rdma_device;                  /* n 0: "auto" */
-    uint64_t rdma_mr_bytes;                           /* of one registration */
     uint32_t rdma_rails; /* devices in use at a time, ours or a peer's */
     struct xfer_rdma_tuning rdma;
     enum log_level log_level;

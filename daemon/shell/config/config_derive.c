@@ -29,6 +29,11 @@
 #define COPY_JOBS           64u
 #define BUSY_RETRY_MS       20u
 #define TENANT_BATCHES      256u
+#define RECORD_JOBS         64u
+#define ASKS                64u
+#define RESETS              256u
+#define RESERVED_PERCENT    50u
+#define FLOW_PART           4u     /* of peer_bytes_in_flight, for a tenant from one peer */
 #define TABLE_REST_BYTES    65536u /* an answer's bytes beside its page refs */
 
 /* ---- names ---- */
@@ -268,14 +273,13 @@ void config_derive(struct loader *l)
 {
     struct config *c = l->config;
     struct core_limits *limits = &c->limits;
-    uint64_t pages = 0, record_pages = 0, conns = c->admin_conns_max;
+    uint64_t pages = 0, record_pages = 0;
     uint32_t regions = 1;
 
     for (uint32_t i = 0; i < c->ntenants; i++) {
         pages += (c->tenants[i].memory_bytes / c->page_bytes_min +
                   c->tenants[i].host_bytes / c->page_bytes_min) *
                  c->tenants[i].regions; /* each region may have an engine */
-        conns += c->tenants[i].conns_max;
         record_pages += (c->tenants[i].record_bytes / RECORD_PAGE_BYTES + 63) / 64 * 64;
         regions = c->tenants[i].regions > regions ? c->tenants[i].regions : regions;
     }
@@ -284,27 +288,28 @@ void config_derive(struct loader *l)
     limits->copy_jobs = COPY_JOBS;
     limits->busy_retry_ms = BUSY_RETRY_MS;
     limits->tenant_batches = TENANT_BATCHES;
+    limits->record_jobs = RECORD_JOBS;
+    limits->asks = ASKS;
+    limits->resets = RESETS;
+    limits->reserved_percent = RESERVED_PERCENT;
+    limits->flow_bytes_in_flight = limits->peer_bytes_in_flight / FLOW_PART;
     derive_u32(&c->data_threads, cores());
     limits->tenants = c->ntenants;
-    limits->conns = at_most(conns, COUNT_MAX);
+    limits->conns = plan_conns(c) + 1; /* one for the daemon itself */
     derive_u32(&limits->engines,
                c->ntenants < ENGINES_INITIAL_MIN ? ENGINES_INITIAL_MIN : c->ntenants);
     derive_u32(&limits->pools, limits->engines);
     derive_u32(&limits->peers, peer_slots(c));
     limits->page_bytes_min = c->page_bytes_min;
     limits->table_pages = table_pages(c->frame_body_max);
-    derive_u32(&c->inbound_links, (uint64_t)limits->peers + INBOUND_SPARE);
     derive_u32(&c->data_conns_max, data_conns(c));
-    derive_u32(&c->send_buffers_reserved,
-               (plan_body_max(c) + FRAME_HEADER_BYTES) / SEND_BUFFER_BYTES + 2);
-    limits->links = limits->peers + c->inbound_links;
+    limits->links = limits->peers + limits->peers + INBOUND_SPARE;
     limits->record_pages = at_most(record_pages, RECORD_PAGES_MAX);
     limits->turn_deadline_ns = (uint64_t)c->deadlines.turn_ms * 1000000;
     limits->ticket_deadline_ns = (uint64_t)c->deadlines.ticket_ms * 1000000;
     limits->transfer_deadline_ns = (uint64_t)c->deadlines.transfer_ms * 1000000;
-    derive_u32(&c->procs_max, conns);
     derive_u32(&limits->pages, pages < PAGES_INITIAL_MIN ? PAGES_INITIAL_MIN : pages);
-    derive_u32(&limits->slabs, at_most(limits->pages, limits->pools * SLABS_PER_POOL_MAX));
+    limits->slabs = at_most(limits->pages, limits->pools * SLABS_PER_POOL_MAX);
     derive_u32(&limits->nodes, at_most(limits->pages, NODES_INITIAL_MAX));
     derive_u32(&limits->token_blocks, (uint64_t)limits->pages * BLOCKS_PER_PAGE +
                                           (uint64_t)limits->sessions * SESSION_BLOCKS);
@@ -313,7 +318,7 @@ void config_derive(struct loader *l)
     config_derive_spill(c);
     derive_rails(c);
     derive_u32(&limits->pulls, transfers(c));
-    derive_u32(&limits->serves, transfers(c));
+    limits->serves = limits->pulls;
     if (c->tape_file[0] == '\0')
         snprintf(c->tape_file, sizeof c->tape_file, "%s.tape", c->admin_socket);
 }
@@ -492,12 +497,11 @@ static enum tern_err check_rails(struct loader *l)
     paths = (uint64_t)x.links * x.rdma.tenants * x.rdma.rails;
     if (paths <= XFER_PATHS_MAX || (x.rdma.pulls == 0 && !x.rdma.serves))
         return TERN_OK;
-    return setting_fail(
-        l, "limits", "rdma_rails",
-        "needs %" PRIu64 " paths, one for each of %" PRIu32 " links, %" PRIu32
-        " tenants and %" PRIu32
-        " rails, and at most %u are possible: lower it, or limits.peers, or limits.inbound_links",
-        paths, x.links, x.rdma.tenants, x.rdma.rails, XFER_PATHS_MAX);
+    return setting_fail(l, "limits", "rdma_rails",
+                        "needs %" PRIu64 " paths, one for each of %" PRIu32 " links, %" PRIu32
+                        " tenants and %" PRIu32
+                        " rails, and at most %u are possible: lower it, or limits.peers",
+                        paths, x.links, x.rdma.tenants, x.rdma.rails, XFER_PATHS_MAX);
 }
 
 /* Checks no device of this host: that happens when devices are opened
@@ -518,23 +522,21 @@ static enum tern_err check_rdma(struct loader *l)
 
 static bool core_holds(const struct config *config)
 {
-    const struct core_limits limits = plan_limits(config);
     size_t arena;
 
-    return core_size(&limits, &arena) == TERN_OK;
+    return core_size(&config->limits, &arena) == TERN_OK;
 }
 
 /* T22: each tenant has a reserved part of every shared table, no matter what the others use. */
 static enum tern_err check_shares(struct loader *l)
 {
     const struct config *c = l->config;
-    const struct core_limits limits = plan_limits(c);
     struct tenant_config tenants[CONFIG_TENANTS_MAX];
     struct share_view v;
 
     plan_tenants(c, tenants);
-    for (uint32_t i = 0; core_share_plan(&limits, tenants, (struct share_of){i, 0}, &v); i++)
-        if (v.limit > 0 && v.limit < c->ntenants && limits.reserved_percent > 0)
+    for (uint32_t i = 0; core_share_plan(&c->limits, tenants, (struct share_of){i, 0}, &v); i++)
+        if (v.limit > 0 && v.limit < c->ntenants)
             return setting_fail(l, "limits", v.setting,
                                 "is %" PRIu32 ", and there are %" PRIu32
                                 " tenants: raise it to one for each at least",
@@ -542,16 +544,14 @@ static enum tern_err check_shares(struct loader *l)
     return TERN_OK;
 }
 
-/* The total memory if the setting, a number of 4 bytes, had its minimum. UINT64_MAX: the minimum
- * does not fit the other settings. */
+/* The total memory if the setting, a number of 4 bytes, had its minimum. */
 static uint64_t memory_without(struct config *config, const struct setting *s)
 {
     uint32_t *field = (uint32_t *)(void *)((char *)config + s->offset), is = *field;
-    struct plan_memory m = {.total = UINT64_MAX};
+    struct plan_memory m;
 
     *field = (uint32_t)s->min;
-    if (core_holds(config))
-        plan_memory(config, &m);
+    plan_memory(config, &m);
     *field = is;
     return m.total;
 }

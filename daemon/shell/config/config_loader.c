@@ -21,10 +21,14 @@ size_t loader_row(const char *section, const char *key)
 
 const char *loader_retired(const char *section, const char *key)
 {
+    size_t n = strlen(key);
+
     for (size_t i = 0; i < RETIRED_SETTINGS; i++)
-        if (strcmp(config_retired[i].section, section) == 0 &&
-            strcmp(config_retired[i].key, key) == 0)
-            return config_retired[i].instead;
+        for (const char *at = config_retired[i].keys;
+             strcmp(config_retired[i].section, section) == 0 && *at != '\0';
+             at += strcspn(at, " "), at += strspn(at, " "))
+            if (strcspn(at, " ") == n && memcmp(at, key, n) == 0)
+                return config_retired[i].instead;
     return NULL;
 }
 

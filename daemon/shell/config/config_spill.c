@@ -6,8 +6,10 @@
 
 #define DISK_CHUNKS_MIN  1024u
 #define DISK_CHUNKS_MAX  (1u << 18) /* 256 GiB of chunks of 1 MiB: some hundred MiB of records */
-#define CHUNKS_PER_FILE  4u /* a store writes the files that it needs, seldom one per chunk */
-#define BLOCKS_PER_CHUNK 4u /* enough for L = 256 */
+#define CHUNKS_PER_FILE  4u  /* a store writes the files that it needs, seldom one per chunk */
+#define BLOCKS_PER_CHUNK 4u  /* enough for L = 256 */
+#define TRIM_PARTS       64u /* of `align`: left out at a prompt's end */
+#define LEAST_PARTS      4u  /* of `align`: with less left, the whole prompt is stored */
 #define STORES_EACH      2u
 #define STORES_MIN       4u
 
@@ -46,24 +48,28 @@ void config_derive_spill(struct config *c)
     uint32_t align = l->disk_align;
 
     derive_parts(c);
-    if (l->disk_stores == 0)
-        l->disk_stores =
-            c->ntenants * STORES_EACH > STORES_MIN ? c->ntenants * STORES_EACH : STORES_MIN;
+    l->disk_trim = align / TRIM_PARTS;
+    l->disk_least = align / LEAST_PARTS;
     l->disk_interval = (l->disk_interval + align - 1) / align * align;
     if (l->disk_interval > SESSION_TOKENS_MAX) /* not a multiple of every `align` */
         l->disk_interval -= align;
-    if (c->spill_dir[0] == '\0')
+    if (c->spill_dir[0] == '\0') {
+        l->disk_chunks = 0;
         return;
+    }
     if (l->disk_chunks == 0)
         l->disk_chunks = (uint32_t)likely_chunks(c);
-    if (l->disk_files == 0)
-        l->disk_files = (l->disk_chunks + CHUNKS_PER_FILE - 1) / CHUNKS_PER_FILE;
+    l->disk_files = (l->disk_chunks + CHUNKS_PER_FILE - 1) / CHUNKS_PER_FILE;
     if (l->disk_files > DISK_FILES_MAX)
         l->disk_files = DISK_FILES_MAX;
-    if (l->disk_blocks == 0)
-        l->disk_blocks = l->disk_chunks < COUNT_MAX / BLOCKS_PER_CHUNK
-                             ? l->disk_chunks * BLOCKS_PER_CHUNK
-                             : COUNT_MAX;
+    if (l->disk_files < c->ntenants)
+        l->disk_files = c->ntenants; /* T22 */
+    l->disk_blocks = l->disk_chunks < COUNT_MAX / BLOCKS_PER_CHUNK
+                         ? l->disk_chunks * BLOCKS_PER_CHUNK
+                         : COUNT_MAX;
+    l->disk_keys = l->extra_keys;
+    l->disk_stores =
+        c->ntenants * STORES_EACH > STORES_MIN ? c->ntenants * STORES_EACH : STORES_MIN;
 }
 
 static enum tern_err check_tenants(struct loader *l)

@@ -59,12 +59,12 @@ extern const size_t config_settings_n;
 extern const struct setting config_tenant_fields[TENANT_FIELDS];
 extern const struct setting config_peer_fields[PEER_FIELDS];
 
-/* A setting of older versions, refused by name with advice. */
+/* Settings of older versions, refused by name with advice. */
 struct retired {
-    const char *section, *key, *instead;
+    const char *section, *keys, *instead; /* keys: separated by blanks */
 };
 
-#define RETIRED_SETTINGS 10
+#define RETIRED_SETTINGS 20
 extern const struct retired config_retired[RETIRED_SETTINGS];
 
 enum origin { ORIGIN_DEFAULT = 0, ORIGIN_FILE, ORIGIN_FLAG };

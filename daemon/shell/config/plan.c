@@ -17,42 +17,30 @@
 #define CONN_DESCRIPTORS        3   /* its socket, and both ends of its bell until one is sent */
 #define BODIES_SHARE            8   /* large requests of a tenant at a time */
 #define BUSY_PEERS              64u
-#define SPILL_DEPTH             16 /* pieces of 1 MiB in flight per thread of the disk */
-#define OTHER_DESCRIPTORS       64 /* the ring, the workers', the log, libraries */
+#define HELLO_NS                3000000000u
+#define DATA_IDLE_NS            5000000000u /* alike on all hosts */
+#define SPILL_DEPTH             16          /* pieces of 1 MiB in flight per thread of the disk */
+#define OTHER_DESCRIPTORS       64          /* the ring, the workers', the log, libraries */
 
 /* ---- the seams' configurations ---- */
 
 uint32_t plan_conns(const struct config *config)
 {
-    uint32_t n = config->admin_conns_max;
+    return plan_procs(config) + CONFIG_ADMIN_CONNS;
+}
+
+uint32_t plan_procs(const struct config *config)
+{
+    uint32_t n = 0;
 
     for (uint32_t i = 0; i < config->ntenants; i++)
         n += config->tenants[i].conns_max;
     return n;
 }
 
-uint32_t plan_procs(const struct config *config, uint32_t tenant)
-{
-    uint64_t all = plan_conns(config) - config->admin_conns_max,
-             share = (uint64_t)config->procs_max * config->tenants[tenant].conns_max / all;
-
-    return share > 0 ? (uint32_t)share : 1;
-}
-
 uint32_t plan_body_max(const struct config *config)
 {
     return config->frame_body_max > LINK_BODY_MAX ? config->frame_body_max : LINK_BODY_MAX;
-}
-
-struct core_limits plan_limits(const struct config *config)
-{
-    struct core_limits limits = config->limits;
-
-    limits.conns = plan_conns(config) + 1;
-    if (config->spill_dir[0] == '\0')
-        limits.disk_chunks = limits.disk_files = limits.disk_stores = limits.disk_blocks =
-            limits.disk_keys = 0;
-    return limits;
 }
 
 void plan_tenants(const struct config *config, struct tenant_config ret[CONFIG_TENANTS_MAX])
@@ -72,19 +60,19 @@ void plan_tenants(const struct config *config, struct tenant_config ret[CONFIG_T
 
 void plan_mem(const struct config *config, struct mem_config *ret)
 {
-    struct core_limits limits = plan_limits(config);
+    const struct core_limits *limits = &config->limits;
 
     static_assert(CONFIG_TENANTS_MAX <= MEM_TENANTS_MAX, "every tenant has memory");
     static_assert(CONFIG_NAME_BYTES == MEM_DEVICE_BYTES, "a device has one name");
     *ret = (struct mem_config){
         .tenants = config->ntenants,
-        .engines = limits.engines,
-        .pools = limits.pools,
-        .page_records = limits.pages,
-        .sums_per_page = limits.sums_per_page,
-        .page_bytes_min = limits.page_bytes_min,
+        .engines = limits->engines,
+        .pools = limits->pools,
+        .page_records = limits->pages,
+        .sums_per_page = limits->sums_per_page,
+        .page_bytes_min = limits->page_bytes_min,
         .workers = config->workers,
-        .jobs = limits.seal_jobs + limits.copy_jobs + limits.pools + limits.record_jobs,
+        .jobs = limits->seal_jobs + limits->copy_jobs + limits->pools + limits->record_jobs,
         .huge_pages = config->huge_pages,
         .no_peers = !config->peer_access,
         .fault_copy_corrupt_every = config->fault_copy_corrupt_every,
@@ -159,13 +147,22 @@ uint32_t plan_rails_named(const struct config *c)
     return c->rdma_device.n > 0 ? c->rdma_device.n : names(c, device_of);
 }
 
+static uint64_t progress_ns(const struct config *config)
+{
+    return (uint64_t)config->deadlines.progress_ms * 1000000;
+}
+
+uint64_t plan_hello_ns(const struct config *config)
+{
+    return progress_ns(config) < HELLO_NS ? progress_ns(config) : HELLO_NS;
+}
+
 /* Memory is registered only if a peer may fetch from it by RDMA, or we from a peer. */
 static void plan_rdma(const struct config *config, struct xfer_rdma_config *ret)
 {
     bool wanted = false;
 
     ret->tenants = config->ntenants;
-    ret->mr_bytes_max = config->rdma_mr_bytes;
     ret->rails = config->rdma_rails;
     ret->tuning = &config->rdma;
     for (uint32_t i = 0; i < config->ntenants; i++) {
@@ -185,22 +182,22 @@ static void plan_rdma(const struct config *config, struct xfer_rdma_config *ret)
 
 void plan_xfer(const struct config *config, struct xfer_config *ret)
 {
-    struct core_limits limits = plan_limits(config);
+    const struct core_limits *limits = &config->limits;
 
     *ret = (struct xfer_config){
-        .links = limits.links,
-        .pulls = limits.pulls,
-        .serves = limits.serves,
-        .pools = limits.pools,
+        .links = limits->links,
+        .pulls = limits->pulls,
+        .serves = limits->serves,
+        .pools = limits->pools,
         .pairs = RESHARD_PAIRS_MAX,
-        .batches = limits.tenants * limits.tenant_batches,
+        .batches = limits->tenants * limits->tenant_batches,
         .data_threads = config->data_threads,
         .data_conns_max = config->data_conns_max,
-        .peers = config->limits.peers,
+        .peers = limits->peers,
         .connections = config->connections,
-        .strangers = config->strangers,
-        .hello_ns = (uint64_t)config->deadlines.hello_ms * 1000000,
-        .idle_ns = (uint64_t)config->deadlines.data_idle_ms * 1000000,
+        .strangers = CONFIG_STRANGERS,
+        .hello_ns = plan_hello_ns(config),
+        .idle_ns = DATA_IDLE_NS,
         .fault_corrupt_pages = config->fault_corrupt_pages,
     };
     plan_rdma(config, &ret->rdma);
@@ -208,20 +205,20 @@ void plan_xfer(const struct config *config, struct xfer_config *ret)
 
 bool plan_disk(const struct config *config, struct disk_config *ret)
 {
-    struct core_limits limits = plan_limits(config);
+    const struct core_limits *limits = &config->limits;
 
     *ret = (struct disk_config){
         .dir = config->spill_dir,
         .tenants = config->ntenants,
         .threads = config->spill_threads,
         .depth = SPILL_DEPTH,
-        .sums_per_page = limits.sums_per_page,
-        .writes = limits.disk_stores,
-        .reads = daemon_batches_bound(&limits),
-        .pulls = limits.pulls,
+        .sums_per_page = limits->sums_per_page,
+        .writes = limits->disk_stores,
+        .reads = daemon_batches_bound(limits),
+        .pulls = limits->pulls,
         /* All that may exist, and the extents written while drops are pending. */
-        .drops = limits.disk_files + limits.disk_chunks * DISK_PARTS +
-                 limits.disk_stores * DISK_WRITE_EXTENTS,
+        .drops = limits->disk_files + limits->disk_chunks * DISK_PARTS +
+                 limits->disk_stores * DISK_WRITE_EXTENTS,
         .encrypt = config->spill_key_file[0] != '\0',
         .headroom_bytes = config->spill_headroom,
         .fault_write_every = config->fault_disk_write_every,
@@ -251,13 +248,13 @@ void plan_streams(const struct config *config, struct stream_config *ret)
         .send_buffers = config->send_buffers,
         .shares = plan_stream_shares(config),
         .big_bytes = plan_body_max(config),
-        .partial_ns = (uint64_t)config->deadlines.partial_frame_ms * 1000000,
-        .slow_ns = (uint64_t)config->deadlines.slow_reader_ms * 1000000,
-        .handshake_ns = (uint64_t)config->deadlines.tls_handshake_ms * 1000000,
+        .partial_ns = progress_ns(config),
+        .slow_ns = progress_ns(config),
     };
     static_assert(CONFIG_TENANTS_MAX + 2 <= STREAM_SHARES_MAX, "a share for everybody");
     for (uint32_t i = 0; i < config->ntenants; i++)
-        ret->send_buffers_reserved[i] = config->send_buffers_reserved;
+        ret->send_buffers_reserved[i] =
+            (ret->big_bytes + FRAME_HEADER_BYTES) / SEND_BUFFER_BYTES + 2; /* one message */
     for (uint32_t i = 0; i <= config->ntenants; i++)
         ret->bodies[i] = BODIES_SHARE;
     /* One operator, or one peer, can fill a whole queue. */
@@ -271,7 +268,7 @@ void plan_streams(const struct config *config, struct stream_config *ret)
 /* Until it is closed, every client's socket has a slot or a place at a door. */
 void plan_closer(const struct config *config, struct closer_config *ret)
 {
-    uint32_t door = config->strangers + DOOR_LEAVING, most = config->admin_conns_max;
+    uint32_t door = CONFIG_STRANGERS + DOOR_LEAVING, most = CONFIG_ADMIN_CONNS;
 
     for (uint32_t i = 0; i < config->ntenants; i++)
         if (config->tenants[i].conns_max > most)
@@ -287,14 +284,14 @@ void plan_closer(const struct config *config, struct closer_config *ret)
 
 static uint64_t core_bytes(const struct config *config)
 {
-    struct core_limits limits = plan_limits(config);
-    uint64_t tables = daemon_queue_bound(&limits, config->procs_max) * sizeof(struct event) +
-                      limits.engines * sizeof(struct engine_watch) +
-                      limits.pools * sizeof(struct pool_watch) + limits.nodes / 8;
+    const struct core_limits *limits = &config->limits;
+    uint64_t tables = daemon_queue_bound(limits, plan_procs(config)) * sizeof(struct event) +
+                      limits->engines * sizeof(struct engine_watch) +
+                      limits->pools * sizeof(struct pool_watch) + limits->nodes / 8;
     size_t arena = 0;
 
-    check(core_size(&limits, &arena) == TERN_OK);
-    return arena + tables + actions_bytes(&limits);
+    check(core_size(limits, &arena) == TERN_OK);
+    return arena + tables + actions_bytes(limits);
 }
 
 static uint64_t connection_bytes(const struct config *config)
@@ -307,10 +304,10 @@ static uint64_t connection_bytes(const struct config *config)
     return stream_pool_bytes(&streams) + (uint64_t)plan_conns(config) * sizeof(struct client_conn) +
            (uint64_t)config->limits.links * (sizeof(struct peer_link) + sizeof(uint64_t)) +
            resolver_bytes(config->limits.peers) +
-           (uint64_t)config->procs_max * sizeof(struct proc) +
+           (uint64_t)plan_procs(config) * sizeof(struct proc) +
            (config->ntenants + 1) * SUBSCRIPTIONS_SHARE_MAX * sizeof(struct subscription) +
-           (uint64_t)(config->ntenants + 2) * door_bytes(config->strangers) +
-           closer_bytes(&closer) + (uint64_t)streams.shares * IO_BUFFERS * IO_BUFFER_BYTES +
+           (uint64_t)(config->ntenants + 2) * door_bytes(CONFIG_STRANGERS) + closer_bytes(&closer) +
+           (uint64_t)streams.shares * IO_BUFFERS * IO_BUFFER_BYTES +
            BUDGET_BYTES(plan_body_max(config)) + FRAME_HEADER_BYTES + plan_body_max(config) +
            ADMIN_TEXT_BYTES + CONFIG_LOAD_STACK_BYTES + sizeof(struct config);
 }
@@ -332,10 +329,10 @@ static const struct {
     {"transfers", offsetof(struct plan_memory, transfers),
      "lower limits.data_conns_max, limits.pulls or the number of peers"},
     {"rdma", offsetof(struct plan_memory, rdma),
-     "name fewer peers or tenants, lower limits.inbound_links, or let transport be tcp"},
+     "name fewer peers or tenants, lower limits.peers, or let transport be tcp"},
     {"connections", offsetof(struct plan_memory, connections),
      "lower frame_body_max, tenants[].conns_max, limits.send_buffers or the number of peers"},
-    {"tls", offsetof(struct plan_memory, tls), "name fewer peers or lower limits.inbound_links"},
+    {"tls", offsetof(struct plan_memory, tls), "name fewer peers or lower limits.peers"},
     {"tape", offsetof(struct plan_memory, tape), "lower tape.bytes"},
 };
 #define PARTS (sizeof parts / sizeof *parts)
@@ -384,9 +381,9 @@ uint64_t plan_machine_bytes(void)
 uint64_t plan_descriptors(const struct config *config)
 {
     uint32_t doors = config->ntenants + 3;
-    uint64_t n = (uint64_t)plan_conns(config) * CONN_DESCRIPTORS + config->procs_max +
+    uint64_t n = (uint64_t)plan_conns(config) * CONN_DESCRIPTORS + plan_procs(config) +
                  config->limits.links + config->data_conns_max +
-                 (uint64_t)doors * (config->strangers + 1 + DOOR_LEAVING) +
+                 (uint64_t)doors * (CONFIG_STRANGERS + 1 + DOOR_LEAVING) +
                  (uint64_t)config->ntenants * (config->limits.engines + 1) + OTHER_DESCRIPTORS;
 
     for (uint32_t i = 0; i < config->ntenants; i++)
@@ -416,22 +413,23 @@ uint64_t plan_pinned(const struct config *config)
 
 uint64_t plan_descriptors_in_flight(const struct config *config)
 {
-    return (uint64_t)(plan_conns(config) - config->admin_conns_max) * STREAM_FDS_MAX;
+    return (uint64_t)plan_procs(config) * STREAM_FDS_MAX;
 }
 
 /* ---- telling it ---- */
 
 void plan_print_shares(const struct config *config, FILE *out)
 {
-    struct core_limits limits = plan_limits(config);
     struct tenant_config tenants[CONFIG_TENANTS_MAX];
     struct share_view v;
 
     plan_tenants(config, tenants);
     fprintf(out, "# shares: reserved for each tenant, of how many\n");
-    for (uint32_t i = 0; core_share_plan(&limits, tenants, (struct share_of){i, 0}, &v); i++) {
+    for (uint32_t i = 0; core_share_plan(&config->limits, tenants, (struct share_of){i, 0}, &v);
+         i++) {
         fprintf(out, "#   %s:", v.setting);
-        for (uint32_t t = 0; core_share_plan(&limits, tenants, (struct share_of){i, t}, &v); t++)
+        for (uint32_t t = 0; core_share_plan(&config->limits, tenants, (struct share_of){i, t}, &v);
+             t++)
             fprintf(out, " %s %" PRIu32, config_tenant_word(config, t), v.reserved);
         fprintf(out, " of %" PRIu32 "\n", v.limit);
     }

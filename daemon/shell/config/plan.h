@@ -14,8 +14,6 @@
 #include "shell/config/config.h"
 #include "shell/stream/stream.h"
 
-/* The configuration's limits, plus one connection for the daemon itself. */
-struct core_limits plan_limits(const struct config *config);
 void plan_tenants(const struct config *config, struct tenant_config ret[CONFIG_TENANTS_MAX]);
 /* Fields unknown before the start (incarnation, io, mem, callbacks) stay 0. */
 void plan_mem(const struct config *config, struct mem_config *ret);
@@ -30,9 +28,10 @@ uint32_t plan_stream_shares(const struct config *config);
 void plan_streams(const struct config *config, struct stream_config *ret);
 uint32_t plan_conns(const struct config *config); /* connections on Unix sockets */
 void plan_closer(const struct config *config, struct closer_config *ret);
-/* The most watched processes of that tenant: its share of limits.procs by conns_max. */
-uint32_t plan_procs(const struct config *config, uint32_t tenant);
+uint32_t plan_procs(const struct config *config); /* watched processes: one a tenant's connection */
 uint32_t plan_body_max(const struct config *config);
+/* The longest wait for a connection's first whole message, before its sender is known. */
+uint64_t plan_hello_ns(const struct config *config);
 
 /* The most bytes of each part. */
 struct plan_memory {

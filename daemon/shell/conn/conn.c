@@ -322,7 +322,8 @@ static enum tern_err admit(struct daemon *d, uint32_t tenant, int fd, uint32_t *
         *ret_why = "the daemon is draining: connect to another one";
         return TERN_BUSY;
     }
-    return proc_take(&d->procs, fd, tenant, plan_procs(d->config, tenant), ret_proc, ret_why);
+    return proc_take(&d->procs, fd, tenant, d->config->tenants[tenant].conns_max, ret_proc,
+                     ret_why);
 }
 
 static enum tern_err has_room(const struct daemon *d, uint32_t tenant, char why[CONN_WHY_BYTES])
@@ -330,9 +331,8 @@ static enum tern_err has_room(const struct daemon *d, uint32_t tenant, char why[
     const struct config *config = d->config;
     const struct client_conns *cs = &d->conns;
 
-    if (tenant == NONE && cs->admin_open >= config->admin_conns_max) {
-        snprintf(why, CONN_WHY_BYTES,
-                 "%u operators are connected, the maximum: end one, or raise admin.conns_max",
+    if (tenant == NONE && cs->admin_open >= CONFIG_ADMIN_CONNS) {
+        snprintf(why, CONN_WHY_BYTES, "%u operators are connected, the maximum: end one",
                  cs->admin_open);
         return TERN_BUSY;
     }
@@ -382,7 +382,7 @@ static enum door_verdict enter(struct daemon *d, uint32_t tenant, int fd)
         return DOOR_REFUSE;
     }
     if (*held_of(d, tenant) >=
-        (tenant == NONE ? d->config->admin_conns_max : d->config->tenants[tenant].conns_max))
+        (tenant == NONE ? CONFIG_ADMIN_CONNS : d->config->tenants[tenant].conns_max))
         return DOOR_WAIT;
     check(c);
     *held_of(d, tenant) += 1;

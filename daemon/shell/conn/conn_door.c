@@ -3,6 +3,7 @@
 #include <inttypes.h>
 
 #include "base/err.h"
+#include "shell/config/plan.h"
 #include "shell/daemon.h"
 #include "shell/log/log.h"
 
@@ -43,15 +44,11 @@ enum tern_err conn_doors_create(struct daemon *d,
                                                               int fd))
 {
     const struct config *c = d->config;
-    uint32_t wait_ms = c->deadlines.hello_ms < c->deadlines.partial_frame_ms
-                           ? c->deadlines.hello_ms
-                           : c->deadlines.partial_frame_ms;
-
     for (uint32_t i = 0; i <= c->ntenants; i++) {
         struct client_door *door = &d->conns.door[i];
         const struct door_config config = {.io = d->io,
-                                           .places = c->strangers,
-                                           .wait_ns = (uint64_t)wait_ms * 1000000,
+                                           .places = CONFIG_STRANGERS,
+                                           .wait_ns = plan_hello_ns(c),
                                            .look_bytes = FRAME_HEADER_BYTES + HELLO_BODY_MAX,
                                            .look = frame_at_door,
                                            .enter = enter,
@@ -90,14 +87,14 @@ void door_log_change(const struct door_stats *now, const char *name, struct door
                   "door=%s connections=%" PRIu64 " share=%u reason=%s", name,
                   now->displaced - shown->displaced, now->share,
                   "they had sent no Hello when others connected: each address, or process, may use "
-                  "a quarter of limits.strangers");
+                  "a quarter of the places at a door");
     if (now->overdue != shown->overdue)
         log_event(LEVEL_INFO, "strangers_overdue", "door=%s connections=%" PRIu64 " reason=%s",
                   name, now->overdue - shown->overdue, "no whole frame within the deadline");
     if (now->over_rate != shown->over_rate)
         log_event(LEVEL_WARN, "handshakes_over_rate", "door=%s connections=%" PRIu64 " reason=%s",
                   name, now->over_rate - shown->over_rate,
-                  "their address exceeded limits.handshakes_per_address");
+                  "their address began more TLS handshakes than one address may in a second");
     if (now->brought != shown->brought)
         log_descriptors_sent(name, now->brought - shown->brought, (int32_t)now->brought_by);
     *shown = *now;

@@ -172,8 +172,8 @@ enum tern_err proc_take(struct proc_table *t, int sock, uint32_t tenant, uint32_
     slot = find_free(t, tenant, share);
     if (slot == t->n) {
         close(pidfd);
-        *ret_why = "this tenant's share of limits.procs is in use by live processes: end one, or "
-                   "raise limits.procs";
+        *ret_why = "this tenant has as many live processes as its conns_max: end one, or raise "
+                   "conns_max";
         return TERN_BUSY;
     }
     p = &t->v[slot];

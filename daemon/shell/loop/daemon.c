@@ -201,7 +201,7 @@ static enum tern_err start_core(struct daemon *d, char *why, size_t cap)
                     "the core rejects the limits: one of them is 0 or too large");
     d->arena = undumped_take(bytes, true);
     d->actions = undumped_take(actions_bytes(&d->limits), true);
-    d->queue.cap = daemon_queue_bound(&d->limits, d->config->procs_max);
+    d->queue.cap = daemon_queue_bound(&d->limits, plan_procs(d->config));
     d->queue.v = calloc(d->queue.cap, sizeof(*d->queue.v));
     d->engines = calloc(d->limits.engines, sizeof(*d->engines));
     d->pools = calloc(d->limits.pools, sizeof(*d->pools));
@@ -398,7 +398,7 @@ static enum tern_err start_sockets(struct daemon *d, char *why, size_t cap)
     streams.closer = d->closer;
     if (!d->frame || !d->text || stream_pool_create(&streams, &d->streams) != TERN_OK ||
         wire_in_init(&d->in, config, plan_body_max(config)) != TERN_OK ||
-        proc_table_init(&d->procs, d->io, config->procs_max, proc_gone, d) != TERN_OK ||
+        proc_table_init(&d->procs, d->io, plan_procs(config), proc_gone, d) != TERN_OK ||
         subscribe_init(d) != TERN_OK)
         return fail(why, cap, TERN_INTERNAL, "no memory for connections: lower conns_max");
     TRY(links_init(d, why, cap));
@@ -427,7 +427,7 @@ static enum tern_err start(struct daemon *d, char *why, size_t cap)
         return fail(why, cap, err, text);
     if (conns_init(d) != TERN_OK)
         return fail(why, cap, TERN_INTERNAL, "no memory for connections: lower conns_max");
-    d->limits = plan_limits(d->config);
+    d->limits = d->config->limits;
     TRY(start_mem(d, why, cap));
     TRY(start_core(d, why, cap));
     TRY(spill_start(d, why, cap));

@@ -2,11 +2,14 @@
  * whole, a Hello or, with TLS, the first record. Behind the door a handshake takes a link, and TLS
  * a session. Both are few, so a long handshake is closed when other callers wait. See link.h.
  * Invariant: handshakes leave an inbound link for each configured peer. */
+#include "shell/config/plan.h"
 #include "shell/daemon.h"
 #include "shell/peers/link_internal.h"
 
 #define TLS_HEAD_BYTES 5 /* head of a record: type, version and length */
 #define TLS_HANDSHAKE  22
+
+#define ADDRESS_HANDSHAKES_PER_S 16u
 
 static enum door_verdict look_at_record(const uint8_t *bytes, uint32_t n)
 {
@@ -64,17 +67,14 @@ static enum door_verdict enter(void *ctx, int fd)
 
 enum tern_err links_door_create(struct daemon *d)
 {
-    const struct config_deadlines *at = &d->config->deadlines;
-    uint32_t first_ms = d->links.tls ? at->tls_handshake_ms : at->partial_frame_ms;
-    const struct door_config config = {
-        .io = d->io,
-        .places = d->config->strangers,
-        .per_s = d->links.tls ? d->config->handshakes_per_address : 0,
-        .wait_ns = (uint64_t)(at->hello_ms < first_ms ? at->hello_ms : first_ms) * 1000000,
-        .look_bytes = DOOR_LOOK_BYTES,
-        .look = look,
-        .enter = enter,
-        .ctx = d};
+    const struct door_config config = {.io = d->io,
+                                       .places = CONFIG_STRANGERS,
+                                       .per_s = d->links.tls ? ADDRESS_HANDSHAKES_PER_S : 0,
+                                       .wait_ns = plan_hello_ns(d->config),
+                                       .look_bytes = DOOR_LOOK_BYTES,
+                                       .look = look,
+                                       .enter = enter,
+                                       .ctx = d};
 
     return door_create(&config, &d->links.door);
 }

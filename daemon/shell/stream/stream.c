@@ -44,7 +44,6 @@ void stream_secure(struct stream *s, struct tls_session *tls)
 
     check(s->state == STREAM_OPEN && s->queued_bytes == 0);
     s->tls = tls;
-    s->partial_ns = io_now_ns() + s->pool->config.handshake_ns;
     stream_feed_records(s, &none, &n); /* the side that dialled sends first */
 }
 
@@ -74,7 +73,7 @@ static void overdue(struct stream *s, uint64_t now_ns)
         stream_close(s, "reads too slowly");
     } else if (s->tls && !tls_secured(s->tls)) {
         s->ops->tls_refused(s, TLS_TIMEOUT,
-                            "no TLS handshake within deadlines.tls_handshake_ms: the other daemon "
+                            "no TLS handshake within deadlines.progress_ms: the other daemon "
                             "hangs, or the network drops packets");
         stream_close(s, "no TLS handshake within the deadline");
     } else {

@@ -154,7 +154,7 @@ struct stream_config {
     uint32_t send_buffers_reserved[STREAM_SHARES_MAX]; /* more, reserved for each share */
     uint32_t bodies[STREAM_SHARES_MAX];                /* buffers for large bodies, by share */
     uint32_t big_bytes;                                /* the largest body of any stream */
-    uint64_t partial_ns, slow_ns, handshake_ns;
+    uint64_t partial_ns, slow_ns;                      /* partial_ns: of a handshake, too */
 };
 
 struct stream_pool;
@@ -168,8 +168,7 @@ void stream_pool_destroy(struct stream_pool *pool); /* call after io_destroy */
 void stream_open(struct stream *s, struct stream_pool *pool, const struct stream_ops *ops, int fd,
                  uint32_t share, uint32_t body_max, uint32_t send_buffers_max);
 /* Starts TLS with a session made with stream_tls_send and this stream. Call it directly after
- * stream_open. The handshake has a deadline of its own; the deadline of the first frame begins
- * after it. */
+ * stream_open. The deadline of the first frame begins anew after the handshake. */
 void stream_secure(struct stream *s, struct tls_session *tls);
 bool stream_tls_send(void *stream, const uint8_t *bytes, size_t n);
 
@@ -214,8 +213,6 @@ bool stream_pool_has_input(const struct stream_pool *pool);
 /* Stops all calls of stream_ops: completions are dropped, and no stream is `finished`. For a daemon
  * that is being destroyed while other parts still run the ring. */
 void stream_pool_mute(struct stream_pool *pool);
-/* Sets slow_ns, from the next progress of each stream on. */
-void stream_pool_slow(struct stream_pool *pool, uint64_t slow_ns);
 
 /* Closes the streams whose buffers were taken. Starts a send for each stream with frames queued
  * since the last call, then a receive for each whose input was used. */

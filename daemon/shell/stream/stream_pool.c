@@ -94,11 +94,6 @@ void stream_pool_mute(struct stream_pool *pool)
     pool->mute = true;
 }
 
-void stream_pool_slow(struct stream_pool *pool, uint64_t slow_ns)
-{
-    pool->config.slow_ns = slow_ns;
-}
-
 void stream_body_put(struct stream *s)
 {
     struct stream_inputs *in = &s->pool->inputs[s->share];

@@ -177,7 +177,7 @@ static bool put(struct stream *s, const uint8_t *frame, size_t n, const int *fds
         return true;
     stream_close(s, s->send_buffers < s->send_buffers_max && !s->tls
                         ? "the send buffers of its share are used up: raise "
-                          "limits.send_buffers_reserved, or read faster"
+                          "limits.send_buffers, or read faster"
                         : "reads too slowly: its send queue is full");
     return false;
 }

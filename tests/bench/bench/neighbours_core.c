@@ -9,8 +9,7 @@
 
 #define POOL_PAGES 1024
 #define LEAVES_MS  100 /* within which pools of an engine that left are free */
-#define LIMITS                                                                                     \
-    "  retires: 256\n  engines: 16\n  pools: 16\n  sessions: 64\n  pulls: 16\n  serves: 16\n"
+#define LIMITS     "  retires: 256\n  engines: 16\n  pools: 16\n  sessions: 64\n  pulls: 16\n"
 
 static bool join(struct tenant_a *a)
 {

@@ -93,8 +93,8 @@ static bool strangers_go(struct tenant_a *a)
 
 #define DOOR(title)                                                                                \
     {                                                                                              \
-        .name = title, .limits = "  strangers: 64\n", .open = strangers_open, .over = stay,        \
-        .within = pass, .release = strangers_go                                                    \
+        .name = title, .open = strangers_open, .over = stay, .within = pass,                       \
+        .release = strangers_go                                                                    \
     }
 
 const struct a_table a_data_door = DOOR("data door");

@@ -37,7 +37,7 @@ static bool write_config(const struct place *p)
     fprintf(f,
             "node: %s\nlog_level: warn\npage_bytes_min: %u\nlisten: 127.0.0.1:%u\n"
             "insecure_peers: true\nadmin:\n  socket: %s\n"
-            "deadlines:\n  slow_reader_ms: 120000\n  transfer_ms: 120000\n",
+            "deadlines:\n  progress_ms: 120000\n  transfer_ms: 120000\n",
             d->node, n->large ? LARGE_PAGE_BYTES : NEIGHBOUR_PAGE_BYTES, p->port, d->admin);
     if (n->spills)
         fprintf(f, "spill:\n  dir: %s/spill\n  bytes: 64M\n  headroom: 0\n  threads: 1\n", p->dir);

@@ -16,7 +16,7 @@
 #include "neighbours_tables.h"
 #include "proto/codec.h"
 
-#define LIMITS      "  peers: 2\n  pulls: 16\n  serves: 16\n" /* shares go by peer slots */
+#define LIMITS      "  peers: 2\n  pulls: 16\n" /* shares go by peer slots */
 #define POOL_PAGES  64
 #define FETCHES     15 /* to start: more than A's share; one more session fetches nothing */
 #define TOKENS      NEIGHBOUR_PAGE_TOKENS

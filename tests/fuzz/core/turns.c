@@ -311,7 +311,7 @@ static void put(struct actor *a, uint32_t i, uint64_t step)
     rig_request(a->rig, a->e.conn[0], &r);
     t->put = r.request_id;
     reply = rig_reply_to(a->rig, r.request_id);
-    if (reply && reply->err == TERN_BUSY && strstr(reply->text, "record_jobs"))
+    if (reply && reply->err == TERN_BUSY && strstr(reply->text, "turn records under check"))
         t->put = 0; /* it is still prepared */
     fetches(a);
 }

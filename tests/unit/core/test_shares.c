@@ -84,7 +84,8 @@ TEST(t22_resets_that_wait_for_peers_leave_the_other_tenant_its_share)
     while (resets(n.rig, &n.a, held)->err == TERN_OK)
         held++;
     assert_int_equal(held, 6); /* 2 reserved, and the common 4 */
-    assert_non_null(strstr(resets(n.rig, &n.a, held)->text, "raise limits.resets"));
+    assert_non_null(
+        strstr(resets(n.rig, &n.a, held)->text, "or remove them from the configuration"));
     assert_int_equal(share_of(&n, "resets", 1).reserved, 2);
     for (uint32_t i = 0; i < 2; i++)
         assert_ok(resets(n.rig, &n.b, i)->err);
@@ -180,7 +181,7 @@ TEST(t22_page_records_of_a_tenant_leave_the_other_its_share)
 
 TEST(t22_slab_records_of_a_tenant_leave_the_other_its_share)
 {
-    records_of_pools(65536, 8192, "raise limits.slabs");
+    records_of_pools(65536, 8192, "raise limits.pools");
 }
 
 /* A peer that does not answer holds the fetches of one tenant. Another tenant's fetches begin, from

@@ -28,7 +28,7 @@ TEST(config_smallest_file_is_completed)
     assert_int_equal(c->limits.links, 64);
     assert_int_equal(c->data_conns_max, 128);
     assert_int_equal(c->connections, 2);
-    assert_int_equal(c->limits.conns, 256 + 16);
+    assert_int_equal(c->limits.conns, 256 + 16 + 1);
     assert_int_equal(c->limits.sums_per_page, 1);
     assert_int_equal(c->limits.transfer_deadline_ns, 30000000000);
     assert_true(c->workers >= 1 && c->workers <= 16);
@@ -61,12 +61,12 @@ TEST(config_every_section_is_read)
         "log_level: debug\n"
         "workers: 3\n"
         "frame_body_max: 2M\n"
-        "admin: {socket: /tmp/a.sock, mode: 0640, conns_max: 3}\n"
+        "admin: {socket: /tmp/a.sock, mode: 0640}\n"
         "tape: {bytes: 1M, file: /tmp/t.tape, tokens: true}\n"
-        "deadlines:\n  partial_frame_ms: 11\n  slow_reader_ms: 12\n  transfer_ms: 13\n"
-        "  drain_ms: 14\n  data_idle_ms: 15\n  step_alarm_ms: 16\n  turn_ms: 17\n"
+        "deadlines:\n  progress_ms: 11\n  transfer_ms: 13\n"
+        "  drain_ms: 14\n  step_alarm_ms: 16\n  turn_ms: 17\n"
         "  ticket_ms: 18\n"
-        "limits:\n  nodes: 1000\n  token_blocks: 2000\n  sums_per_page: 8\n  inbound_links: 5\n"
+        "limits:\n  nodes: 1000\n  token_blocks: 2000\n  sums_per_page: 8\n"
         "  peer_bytes_in_flight: 1MiB\n"
         "faults:\n  corrupt_pages: 9\n  copy_corrupt_every: 4\n"
         "peers:\n"
@@ -90,11 +90,9 @@ TEST(config_every_section_is_read)
     assert_int_equal(c->admin_mode, 0640);
     assert_string_equal(c->tape_file, "/tmp/t.tape");
     assert_true(c->tape_tokens);
-    assert_int_equal(c->deadlines.partial_frame_ms, 11);
-    assert_int_equal(c->deadlines.slow_reader_ms, 12);
+    assert_int_equal(c->deadlines.progress_ms, 11);
     assert_int_equal(c->limits.transfer_deadline_ns, 13000000);
     assert_int_equal(c->deadlines.drain_ms, 14);
-    assert_int_equal(c->deadlines.data_idle_ms, 15);
     assert_int_equal(c->deadlines.step_alarm_ms, 16);
     assert_int_equal(c->limits.turn_deadline_ns, 17000000);
     assert_int_equal(c->limits.ticket_deadline_ns, 18000000);
@@ -102,6 +100,7 @@ TEST(config_every_section_is_read)
     assert_int_equal(c->limits.token_blocks, 2000);
     assert_int_equal(c->limits.sums_per_page, 8);
     assert_int_equal(c->limits.peer_bytes_in_flight, 1u << 20);
+    assert_int_equal(c->limits.flow_bytes_in_flight, 1u << 18);
     assert_int_equal(c->fault_corrupt_pages, 9);
     assert_int_equal(c->fault_copy_corrupt_every, 4);
     assert_int_equal(c->tenants[0].host_bytes, 0);
@@ -111,8 +110,8 @@ TEST(config_every_section_is_read)
     assert_int_equal(c->peers[1].tenants, 2);
     assert_string_equal(c->peers[1].address.host, "host.example");
     assert_int_equal(c->limits.peers, 2 + 8); /* eight more may join */
-    assert_int_equal(c->limits.links, 2 + 8 + 5);
-    assert_int_equal(c->limits.conns, 3 + 7 + 256);
+    assert_int_equal(c->limits.links, 2 + 8 + 2 + 8 + 64);
+    assert_int_equal(c->limits.conns, 16 + 7 + 256 + 1);
     assert_int_equal(c->tenants[1].mode, 0600);
     assert_true(!c->tenants[0].events_tokens && c->tenants[1].events_tokens);
     assert_int_equal(c->tenants[1].sessions_max, 8);
@@ -151,7 +150,7 @@ TEST(config_spill_is_read_and_limits_follow_from_it)
 
     assert_string_equal(none->spill_dir, "");
     assert_false(plan_disk(none, &disk));
-    assert_int_equal(plan_limits(none).disk_chunks + plan_limits(none).disk_stores, 0);
+    assert_int_equal(none->limits.disk_chunks + none->limits.disk_stores, 0);
     assert_string_equal(c->spill_dir, "/tmp");
     assert_int_equal(c->limits.disk_interval, 10240); /* D1 */
     assert_int_equal(c->limits.disk_align, 2048);
@@ -161,6 +160,7 @@ TEST(config_spill_is_read_and_limits_follow_from_it)
     assert_int_equal(c->limits.disk_files, c->limits.disk_chunks / 4);
     assert_int_equal(c->limits.disk_blocks, c->limits.disk_chunks * 4);
     assert_int_equal(c->limits.disk_stores, 4);
+    assert_int_equal(c->limits.disk_keys, 65536);
     assert_int_equal(c->spill_headroom, 1u << 30);
     assert_int_equal(c->deadlines.shutdown_ms, 10000);
     plan_tenants(c, planned);
@@ -184,16 +184,14 @@ TEST(config_each_tenant_has_stores_to_the_disk)
         at += (size_t)snprintf(text + at, sizeof text - at,
                                "  - name: t%u\n    socket: /tmp/t%u\n    memory: 1M\n", i, i);
     assert_int_equal(accepted(text)->limits.disk_stores, 12);
-    snprintf(text + at, sizeof text - at, "limits: {disk_stores: 5}\n");
-    refused(text, "t.yaml:21: limits.disk_stores: ", "is 5, and there are 6 tenants");
-    snprintf(text + at, sizeof text - at, "limits: {disk_stores: 6}\n");
-    assert_int_equal(accepted(text)->limits.disk_stores, 6);
-    snprintf(text + at, sizeof text - at, "limits: {disk_stores: 5, reserved_percent: 0}\n");
-    assert_int_equal(accepted(text)->limits.disk_stores, 5);
+    snprintf(text + at, sizeof text - at, "limits: {disk_chunks: 6}\n");
+    assert_int_equal(accepted(text)->limits.disk_files, 6);
+    snprintf(text + at, sizeof text - at, "limits: {disk_chunks: 5}\n");
+    refused(text, "t.yaml:21: limits.disk_chunks: ", "is 5, and there are 6 tenants");
     snprintf(text + at, sizeof text - at, "limits: {engines: 5}\n");
     refused(text, "t.yaml:21: limits.engines: ", "is 5, and there are 6 tenants");
-    snprintf(text + at, sizeof text - at, "limits: {disk_keys: 5}\n");
-    refused(text, "t.yaml:21: limits.disk_keys: ", "is 5, and there are 6 tenants");
+    snprintf(text + at, sizeof text - at, "limits: {extra_keys: 5}\n");
+    refused(text, "t.yaml:21: limits.extra_keys: ", "is 5, and there are 6 tenants");
 }
 
 /* T22: each tenant has an engine and a pool. */
@@ -217,9 +215,9 @@ TEST(config_every_setting_of_spill_is_read)
     char text[1024];
 
     snprintf(text, sizeof text,
-             "spill: {dir: /tmp, bytes: 3M, interval: 4097, align: 4096, trim: 0, least: 0, "
+             "spill: {dir: /tmp, bytes: 3M, interval: 4097, align: 4096, "
              "threads: 2, encrypt_key_file: /k, headroom: 5}\n"
-             "limits: {disk_chunks: 7, disk_files: 6, disk_stores: 5, disk_keys: 9}\n"
+             "limits: {disk_chunks: 7, extra_keys: 9}\n"
              "faults: {disk_write_every: 11, disk_full_after: 12}\n"
              "deadlines: {shutdown_ms: 13}\n" TENANT "    spill_bytes: 1M\n" TWO
              "    spill_bytes: 0\n");
@@ -227,10 +225,12 @@ TEST(config_every_setting_of_spill_is_read)
     assert_int_equal(set->limits.disk_interval, 2621436); /* twice as much is too much */
     set = accepted(text);
     assert_int_equal(set->limits.disk_interval, 8192);
-    assert_int_equal(set->limits.disk_trim + set->limits.disk_least, 0);
+    assert_int_equal(set->limits.disk_trim, 64);
+    assert_int_equal(set->limits.disk_least, 1024);
+    assert_int_equal(set->limits.disk_keys, 9);
     assert_true(plan_disk(set, &disk));
     assert_true(disk.encrypt);
-    assert_int_equal(disk.threads * 10 + disk.writes, 25);
+    assert_int_equal(disk.threads * 10 + disk.writes, 24);
     assert_int_equal(disk.headroom_bytes, 5);
     assert_int_equal(disk.fault_write_every * 100 + disk.fault_full_after, 1112);
     assert_int_equal(set->tenants[0].spill_bytes, 1u << 20);
@@ -373,7 +373,6 @@ TEST(config_values_out_of_range_name_their_line)
     refused("tape:\n  bytes: 17179869184G\n" TENANT, "t.yaml:2: tape.bytes: ", "K, M, G or T");
     refused("limits:\n  sessions: 0\n" TENANT, "t.yaml:2: limits.sessions: ", "from 1");
     refused("limits:\n  nodes: 1\n" TENANT, "t.yaml:2: limits.nodes: ", "from 2");
-    refused("limits:\n  slabs: 1\n" TENANT, "t.yaml:2: limits.slabs: ", "from 2");
     refused("limits:\n  pools: 65\n" TENANT, "t.yaml:2: limits.pools: ", "from 1 to 64");
     refused("deadlines:\n  drain_ms: 1\n" TENANT, "t.yaml:2: deadlines.drain_ms: ", "from 10");
     refused("limits:\n  nodes:\n" TENANT, "t.yaml:2: limits.nodes: ", "whole number");
@@ -422,7 +421,7 @@ TEST(config_reserve_makes_tenants_without_a_name)
     assert_int_equal(free->sessions_max, 7);
     assert_int_equal(free->spill_bytes, 10u << 20); /* an equal part, as without a setting */
     assert_int_equal(c->spill_parts, 15);
-    assert_int_equal(c->limits.conns, 256 + 16 + 3 * 3);
+    assert_int_equal(c->limits.conns, 256 + 16 + 3 * 3 + 1);
     plan_mem(c, &mem);
     assert_int_equal(mem.tenants, 4);
     plan_memory(c, &planned);
@@ -609,11 +608,8 @@ TEST(config_memory_above_the_machine_is_refused)
     refused("limits:\n  pages: 268435456\n  sums_per_page: 268435456\n" TENANT,
             "t.yaml:3: limits.sums_per_page: ", "lower it");
     /* The refusal names the limit that takes most, whatever else was set. */
-    refused(TENANT "limits:\n  nodes: 7\n  sums_per_page: 268435456\n  serves: 9\n",
+    refused(TENANT "limits:\n  nodes: 7\n  sums_per_page: 268435456\n  pulls: 9\n",
             "t.yaml:7: limits.sums_per_page: ", "lower it");
-    /* The minimum of disk_files is too small for two tenants: the costs are compared without it. */
-    refused(SPILL TENANT TWO "limits: {procs: 234881018, disk_files: 4}\n",
-            "t.yaml:9: limits.procs: ", "lower it");
 }
 
 /* Each part fits, but not all together. */

@@ -8,10 +8,10 @@
 #include "shell/tls/tls.h"
 #include "test_config_rig.h"
 
-/* Memory of a further peer: its link, the link's send and receive buffers, and its name lookup. */
+/* Memory of a further peer: its links, the link's send and receive buffers, and its name lookup. */
 TEST(config_memory_of_a_peer_is_counted)
 {
-    static const char two[] = TENANT "insecure_peers: true\nlimits: {inbound_links: 1}\npeers:\n"
+    static const char two[] = TENANT "insecure_peers: true\npeers:\n"
                                      "  - {name: a, address: \"a:1\", tenants: [default]}\n"
                                      "  - {name: b, address: \"b:1\", tenants: [default]}\n";
     char one[sizeof two];
@@ -26,8 +26,9 @@ TEST(config_memory_of_a_peer_is_counted)
     plan_streams(c, &s);
     plan_streams(d, &t);
     assert_int_equal(more.connections - m.connections,
-                     stream_pool_bytes(&t) - stream_pool_bytes(&s) + sizeof(struct peer_link) +
-                         sizeof(uint64_t) + resolver_bytes(2) - resolver_bytes(1));
+                     stream_pool_bytes(&t) - stream_pool_bytes(&s) +
+                         2 * (sizeof(struct peer_link) + sizeof(uint64_t)) + resolver_bytes(2) -
+                         resolver_bytes(1));
     assert_true(resolver_bytes(2) - resolver_bytes(1) > RESOLVE_HOST_BYTES);
 }
 
@@ -100,7 +101,6 @@ TEST(config_as_many_peers_as_there_may_be_fit_and_limits_follow_from_them)
     assert_int_equal(c->npeers, N);
     assert_string_equal(c->peers[N - 1].name, "p4095");
     assert_int_equal(c->peers[N - 1].tenants, 1);
-    assert_int_equal(c->inbound_links, N + 64);
     assert_int_equal(c->limits.links, N + N + 64);
     assert_int_equal(c->data_conns_max, 2 * N + 2 * 64);
     assert_int_equal(core_size(&c->limits, &arena), TERN_OK);
@@ -195,9 +195,27 @@ TEST(config_rdma_of_a_peer_and_of_the_host_is_read)
     assert_int_equal(c->peers[0].transport, XFER_VERBS);
 }
 
-/* They are of versions in which a peer's pages could be read. */
+/* Each word of a row is a setting, and parts of words are not. */
 TEST(config_settings_that_were_retired_are_refused_by_name)
 {
+    uint32_t n = 0;
+
+    for (size_t i = 0; i < RETIRED_SETTINGS; i++) {
+        char keys[256], *rest = keys, text[512], place[128];
+        const struct retired *r = &config_retired[i];
+
+        assert_true((size_t)snprintf(keys, sizeof keys, "%s", r->keys) < sizeof keys);
+        for (const char *key; strcmp(r->section, "peers") != 0 && (key = strsep(&rest, " ")); n++) {
+            assert_int_equal(loader_row(r->section, key), config_settings_n);
+            snprintf(text, sizeof text, *r->section ? "%s: {%s: 1}\n" TENANT : "%s%s: 1\n" TENANT,
+                     r->section, key);
+            snprintf(place, sizeof place, "t.yaml:1: %s%s%s: ", r->section, *r->section ? "." : "",
+                     key);
+            refused(text, place, r->instead);
+        }
+    }
+    assert_int_equal(n, 34);
+    refused("limits: {disk: 1}\n" TENANT, "t.yaml:1: limits.disk: ", "unknown key");
     refused("rdma: {wide_keys: false}\n" TENANT, "t.yaml:1: rdma.wide_keys: ", "leave it out");
     refused(PEER_OF(", push: true"), "t.yaml:", "push: was retired: ");
     refused(PEER_OF(", push: false"), "t.yaml:", "or set transport: tcp");
@@ -253,18 +271,17 @@ TEST(config_more_paths_than_can_be_named_are_refused)
 {
     char text[8192];
     int n = snprintf(text, sizeof text,
-                     "insecure_peers: true\nlimits: {rdma_rails: 16, peers: 4096, inbound_links: "
-                     "16384}\npeers:\n  - {name: b, address: \"h:1\", tenants: [t0], transport: "
+                     "insecure_peers: true\nlimits: {rdma_rails: 16, peers: 4096}\n"
+                     "peers:\n  - {name: b, address: \"h:1\", tenants: [t0], transport: "
                      "auto}\ntenants:\n");
 
     for (uint32_t i = 0; i < CONFIG_TENANTS_MAX; i++)
         n += snprintf(text + n, sizeof text - (size_t)n,
                       "  - {name: t%u, socket: /tmp/t%u, memory: 1M}\n", i, i);
     assert_true(n < (int)sizeof text);
-    refused(
-        text, "t.yaml:2: limits.rdma_rails: ",
-        "needs 20971520 paths, one for each of 20480 links, 64 tenants and 16 rails, and at most "
-        "8388608 are possible: lower it");
+    refused(text, "t.yaml:2: limits.rdma_rails: ",
+            "needs 8454144 paths, one for each of 8256 links, 64 tenants and 16 rails, and at most "
+            "8388608 are possible: lower it");
 }
 
 TEST(config_rdma_tuning_is_that_of_the_transfers_unless_it_is_set)

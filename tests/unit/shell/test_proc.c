@@ -151,7 +151,7 @@ TEST(proc_of_a_tenant_beyond_its_share_is_refused)
     rig.table.v[1] = (struct proc){.state = PROC_WATCHED, .pid = 1, .tenant = 5};
     assert_int_equal(proc_take(&rig.table, rig.sock, 5, 1, &slot, &why), TERN_BUSY);
     assert_int_equal(slot, 99);
-    assert_non_null(strstr(why, "limits.procs"));
+    assert_non_null(strstr(why, "conns_max"));
     assert_int_equal(proc_take(&rig.table, rig.sock, 4, 1, &slot, &why), TERN_OK);
     assert_int_equal(slot, 0);
     slot = 99;

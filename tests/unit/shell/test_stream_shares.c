@@ -80,7 +80,7 @@ TEST_WITH(stream_of_another_tenant_has_its_buffers_however_many_are_unread, set_
     for (uint32_t i = 0; i < SILENT; i++)
         if (side[i].closed)
             assert_true(strstr(side[i].why, "reads too slowly") ||
-                        strstr(side[i].why, "limits.send_buffers_reserved"));
+                        strstr(side[i].why, "limits.send_buffers"));
 }
 
 TEST_WITH(stream_that_reads_outlives_those_of_its_tenant_that_do_not, set_up, tear_down)

@@ -170,8 +170,7 @@ FIXTURE(start)
                                     .bodies = {ENDS},
                                     .big_bytes = BODY_MAX,
                                     .partial_ns = WAIT_NS,
-                                    .slow_ns = WAIT_NS,
-                                    .handshake_ns = WAIT_NS};
+                                    .slow_ns = WAIT_NS};
     const char *why = "";
 
     tls_rig_certs();

@@ -446,7 +446,7 @@ TEST(x11_questions_are_limited)
     rig_fetch(second, PEER_ANY, 0);
     rig_fetch(third, PEER_ANY, 0);
     assert_err(TERN_BUSY, rig_fetched(third, third->fetch));
-    assert_non_null(strstr(h.dest->last->text, "asks"));
+    assert_non_null(strstr(h.dest->last->text, "questions to peers"));
     rig_fetch(theirs, PEER_ANY, 0);
     assert_true(!rig_reply_to(h.dest, theirs->fetch));
     rig_advance(h.dest, ASK_NS);

@@ -75,7 +75,7 @@ TEST(x8_busy_for_too_long_ends_with_the_time_to_come_back)
         assert_err(TERN_BUSY, rig_fetched(d[i], d[i]->fetch));
         assert_int_equal(rig_reply_to(p.dest, d[i]->fetch)->fetch.retry_ms, RETRY_MS);
         assert_non_null(
-            strstr(rig_reply_to(p.dest, d[i]->fetch)->text, "already serves limits.serves"));
+            strstr(rig_reply_to(p.dest, d[i]->fetch)->text, "already serves limits.pulls"));
     }
     complete_all(p.dest, RIG_PULL);
     assert_ok(rig_fetched(d[0], d[0]->fetch));

@@ -241,7 +241,7 @@ TEST(records_that_are_looked_at_are_limited)
     put.record_put.session = t.r.turn;
     assert_null(record_ask(&t.r, put));
     assert_err(TERN_BUSY, record_put_now(&other)->err);
-    assert_non_null(strstr(t.rig->last->text, "record_jobs"));
+    assert_non_null(strstr(t.rig->last->text, "turn records under check"));
     rig_complete(t.rig, RIG_RECORD);
     t.rig->automatic = RIG_ALL;
     assert_ok(record_put_now(&other)->err); /* the prepared record is still there */
