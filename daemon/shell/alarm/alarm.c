@@ -1,5 +1,5 @@
-/* See alarm.h. */
-#include "shell/alarm/alarm.h"
+/* See alarms.h. */
+#include "shell/alarm/alarms.h"
 
 #define MS_NS UINT64_C(1000000)
 

@@ -1,4 +1,4 @@
-/* See alarms.h. Evaluates the conditions of alarm.h for this daemon; `sources` has a row with the
+/* See alarms.h. Evaluates the conditions of alarm.c for this daemon; `sources` has a row with the
  * function of each kind of alarm. */
 #include "shell/alarm/alarms.h"
 

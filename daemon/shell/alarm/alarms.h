@@ -4,8 +4,90 @@
 #ifndef SHELL_ALARMS_H
 #define SHELL_ALARMS_H
 
-#include "shell/alarm/alarm.h"
+#include "base/states.h"
+#include "core/query.h"
+#include "shell/alarm/alarm_table.h"
 #include "shell/config/config.h"
+#include "shell/log/log.h"
+
+/* ---- alarm.c: one alarm: its row of the table, its state, and the condition of each kind as a
+ * function over views of the core and the seams. Nothing there logs or changes anything but the
+ * alarm itself. ---- */
+
+/* The states of an alarm. */
+#define ALARM_STATE_TABLE(X)                                                                       \
+    X(ALARM, CLEAR, TO(ALARM, RISING), "its condition is false")                                   \
+    X(ALARM, RISING, TO(ALARM, CLEAR) | TO(ALARM, ON),                                             \
+      "its condition is true, but not for long enough")                                            \
+    X(ALARM, ON, TO(ALARM, FALLING),                                                               \
+      "its beginning is logged, and its condition is true or was until a moment ago")              \
+    X(ALARM, FALLING, TO(ALARM, ON) | TO(ALARM, CLEAR),                                            \
+      "its condition is false, but not for long enough")
+
+STATE_MACHINE(alarm, ALARM, ALARM_STATE_TABLE)
+
+#define ALARM_QUARANTINE_NS 10000000000u /* a data path without progress has ended before */
+#define ALARM_REFUSED_NS    10000000000u /* how long a refusal counts */
+#define ALARM_BACKLOG_PARTS 4 /* parts of the records: 3 of 4 begin it, less than 2 end it */
+
+enum alarm_kind {
+#define X(NAME, ...) ALARM_KIND_##NAME,
+    ALARM_TABLE(X)
+#undef X
+        ALARM_KINDS
+};
+
+/* The subjects that have one alarm each. */
+enum alarm_of {
+    ALARM_OF_DAEMON,
+    ALARM_OF_ENGINE,
+    ALARM_OF_TENANT,
+    ALARM_OF_SHARE,
+    ALARM_OF_PEER,
+    ALARM_OF_GPU
+};
+
+struct alarm_row {
+    const char *name, *ended; /* events of the log */
+    enum alarm_of of;
+    enum log_level severity;
+    uint64_t begin_ns, end_ns;
+    const char *means, *action; /* for operators */
+};
+const struct alarm_row *alarm_row(enum alarm_kind kind);
+
+struct alarm {
+    enum alarm_state state;
+    enum alarm_kind kind;
+    uint64_t since_ns;   /* when its condition was first true; from RISING on */
+    uint64_t falling_ns; /* when its condition became false; in FALLING */
+};
+
+/* The value of a condition. NEARLY neither begins nor ends an alarm. */
+enum alarm_fact { ALARM_IS_NOT, ALARM_IS_NEARLY, ALARM_IS };
+
+static inline enum alarm_fact alarm_fact_of(bool is)
+{
+    return is ? ALARM_IS : ALARM_IS_NOT;
+}
+
+enum alarm_news { ALARM_NO_NEWS, ALARM_BEGAN, ALARM_ENDED };
+
+static inline bool alarm_on(const struct alarm *a)
+{
+    return a->state == ALARM_ON || a->state == ALARM_FALLING;
+}
+
+enum alarm_news alarm_look(struct alarm *a, enum alarm_fact fact, uint64_t now_ns);
+/* Ends an alarm whose subject is gone. */
+enum alarm_news alarm_end(struct alarm *a);
+
+enum alarm_fact alarm_quarantine(const struct core_view *v, uint64_t now_ns);
+enum alarm_fact alarm_backlog(const struct core_view *v, uint32_t retires);
+/* last_ns: time of the last refusal; 0: none. */
+enum alarm_fact alarm_refused(uint64_t last_ns, uint64_t now_ns);
+
+/* ---- alarms.c ---- */
 
 #define ALARM_PASS_NS       500000000u /* period in which all are examined, if ticks suffice */
 #define ALARM_LOOKS         512        /* alarms examined per tick */

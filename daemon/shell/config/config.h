@@ -130,7 +130,7 @@ struct config {
     bool fault_checks_on_owner;
     uint32_t fault_disk_write_every, fault_disk_full_after; /* see disk_config */
     bool plan_only;  /* --plan: print the needs of a host and exit */
-    bool check_only; /* --check-config: see preflight.h, print the settings and exit */
+    bool check_only; /* --check-config: see preflight.c, print the settings and exit */
 };
 
 /* On failure `why` receives the fault and what to do, after "FILE:LINE: " where YAML gives a line.

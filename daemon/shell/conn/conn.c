@@ -15,7 +15,6 @@
 #include "shell/config/plan.h"
 #include "shell/daemon.h"
 #include "shell/log/log.h"
-#include "shell/stream/listen_fds.h"
 #include "shell/wire/wire_out.h"
 
 #define CONN_WHY_BYTES 192 /* size of the reason for a refused connection */

@@ -1,7 +1,7 @@
-/* See crash.h. All code after crash_watch runs in a signal handler, or within a step whose check
+/* See loop.h. All code after crash_watch runs in a signal handler, or within a step whose check
  * failed, so it uses only system calls and existing buffers. The first thread here ends the
  * process; threads that fault meanwhile wait for that end. */
-#include "shell/loop/crash.h"
+#include "shell/loop/loop.h"
 
 #include <poll.h>
 #include <signal.h>

@@ -18,8 +18,7 @@
 #include "shell/config/plan.h"
 #include "shell/log/log.h"
 #include "shell/log/notify.h"
-#include "shell/loop/dispatch.h"
-#include "shell/loop/spill.h"
+#include "shell/loop/loop.h"
 
 /* ---- what reports to us ---- */
 

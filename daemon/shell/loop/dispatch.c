@@ -8,8 +8,7 @@
 #include "base/err.h"
 #include "shell/admin/operator.h"
 #include "shell/log/log.h"
-#include "shell/loop/crash.h"
-#include "shell/loop/dispatch.h"
+#include "shell/loop/loop.h"
 #include "shell/wire/wire_out.h"
 
 #define STEP_OVER_TELL_NS UINT64_C(10000000000)

@@ -1,5 +1,5 @@
-/* See dispatch.h. */
-#include "shell/loop/dispatch.h"
+/* See loop.h. */
+#include "shell/loop/loop.h"
 
 #include "shell/log/log.h"
 

@@ -7,8 +7,7 @@
 #include "shell/config/plan.h"
 #include "shell/daemon.h"
 #include "shell/log/log.h"
-#include "shell/loop/crash.h"
-#include "shell/loop/preflight.h"
+#include "shell/loop/loop.h"
 
 static void log_memory(const struct plan_memory *m)
 {

@@ -1,7 +1,7 @@
-/* Checks whether the daemon could start on this host. See preflight.h. Each check does what the
+/* Checks whether the daemon could start on this host. See loop.h. Each check does what the
  * start does, as far as that leaves no trace: it reads files, examines folders, resolves names, and
  * briefly binds `listen` to a port that the kernel chooses. */
-#include "shell/loop/preflight.h"
+#include "shell/loop/loop.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +18,6 @@
 #include "seam/io/resolve.h"
 #include "seam/io/tcp_listen.h"
 #include "shell/config/plan.h"
-#include "shell/loop/spill.h"
 #include "shell/stream/listen.h"
 #include "shell/tls/tls.h"
 

@@ -7,7 +7,7 @@
 #include "reshard/plan.h"
 #include "shell/admin/operator.h"
 #include "shell/daemon.h"
-#include "shell/loop/dispatch.h"
+#include "shell/loop/loop.h"
 
 static void ping(struct client_conn *c, const struct frame_header *h, const uint8_t *body)
 {

@@ -1,5 +1,5 @@
-/* See spill.h. A disk that is full or fails is an alarm (shell/alarm), not a log line per write. */
-#include "shell/loop/spill.h"
+/* See loop.h. A disk that is full or fails is an alarm (shell/alarm), not a log line per write. */
+#include "shell/loop/loop.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-/* See listen_fds.h. */
-#include "shell/stream/listen_fds.h"
+/* See listen.h. */
+#include "shell/stream/listen.h"
 
 #include <errno.h>
 #include <fcntl.h>

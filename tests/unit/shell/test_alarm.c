@@ -1,7 +1,7 @@
 /* One alarm: its states, and the condition of each kind on the views. */
 #include <string.h>
 
-#include "shell/alarm/alarm.h"
+#include "shell/alarm/alarms.h"
 #include "testing/test.h"
 
 #define MS    UINT64_C(1000000)

@@ -12,7 +12,7 @@
 #include "base/check.h"
 #include "client/ctl/tape/tape_read.h"
 #include "seam/mem/mem_fault.h"
-#include "shell/loop/crash.h"
+#include "shell/loop/loop.h"
 #include "unit/rig/rig_dir.h"
 
 #define INCARNATION 0x1122334455667788
