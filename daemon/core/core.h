@@ -118,35 +118,41 @@ struct record_checked {
     struct list_hash hash[BLOBS_KEPT_MAX + 1]; /* the hashes that the job wants, in its order */
 };
 
+/* X(NAME, word in tapes and logs). DISK_FOUND precedes all others, in ascending order of files, and
+ * of offsets in a file. Before the first PEER_LEFT every slot has a peer. */
+#define EVENT_TABLE(X)                                                                             \
+    X(TIMER, timer)                                                                                \
+    X(CONN_OPENED, conn_opened) /* conn, tenant, proc, admin */                                    \
+    X(CONN_CLOSED, conn_closed) /* conn */                                                         \
+    X(PROC_GONE, proc_gone)     /* proc: pidfd proves its exit, on a device with its context */    \
+    X(STEP_DONE, step_done)     /* engine, rank, step */                                           \
+    X(REQUEST, request)                                                                            \
+    X(SEALED, sealed)       /* jobs: the checksums of their pages are known */                     \
+    X(ZEROED, zeroed)       /* pool */                                                             \
+    X(COPIED, copied)       /* job, err: CORRUPT if the bytes do not match their checksums */      \
+    X(LINK_UP, link_up)     /* link, incarnation of the peer */                                    \
+    X(LINK_DOWN, link_down) /* link */                                                             \
+    X(PEER_MSG, peer_msg)   /* link, msg */                                                        \
+    X(PULLED, pulled)       /* pull, batch: the pages that arrived and match their checksums */    \
+    X(PULL_BROKEN, pull_broken)       /* pull, err: its data path failed; no PULLED follows */     \
+    X(PULL_QUIET, pull_quiet)         /* pull: proof that nothing can write its pages any more */  \
+    X(SERVE_QUIET, serve_quiet)       /* serve: proof that nothing reads its pages any more */     \
+    X(RECORD_CHECKED, record_checked) /* job: result of checking a turn record */                  \
+    X(DISK_FOUND, disk_found)         /* found: an extent from an earlier run */                   \
+    X(DISK_READY, disk_ready)         /* ready: no further extent follows */                       \
+    X(DISK_WRITTEN, disk_written) /* written: a file is durable; or err, and it does not exist */  \
+    X(DISK_DROPPED, disk_dropped) /* dropped: a whole file is deleted */                           \
+    X(SHUTDOWN, shutdown)         /* the daemon ends soon; the core first stores what is cached */ \
+    X(PEER_LEFT, peer_left)       /* member: the slot has no peer any more; its link is down */    \
+    X(PEER_JOINED, peer_joined)   /* member: a free slot has a new peer */                         \
+    X(LOOK, look) /* an operator is about to query (query.h): do the deferred counting */
+
 enum event_kind {
-    EV_TIMER = 1,
-    EV_CONN_OPENED, /* conn, tenant, proc, admin */
-    EV_CONN_CLOSED, /* conn */
-    EV_PROC_GONE,   /* proc: pidfd proves its exit (on a device, its context is also torn down) */
-    EV_STEP_DONE,   /* engine, rank, step */
-    EV_REQUEST,
-    EV_SEALED,         /* jobs: the checksums of their pages are known */
-    EV_ZEROED,         /* pool */
-    EV_COPIED,         /* job, err: CORRUPT if the bytes do not match their checksums */
-    EV_LINK_UP,        /* link, incarnation of the peer */
-    EV_LINK_DOWN,      /* link */
-    EV_PEER_MSG,       /* link, msg */
-    EV_PULLED,         /* pull, batch: the pages that arrived and match their checksums */
-    EV_PULL_BROKEN,    /* pull, err: the data path of this pull failed; no EV_PULLED follows */
-    EV_PULL_QUIET,     /* pull: proof that nothing can write its pages any more */
-    EV_SERVE_QUIET,    /* serve: proof that nothing reads its pages any more */
-    EV_RECORD_CHECKED, /* job: result of checking a turn record */
-    EV_DISK_FOUND,     /* found: an extent from an earlier run. These events precede all others, in
-                          ascending order of files, and of offsets in a file */
-    EV_DISK_READY,     /* ready: no further extent follows */
-    EV_DISK_WRITTEN,   /* written: a file is durable under its name; or err, and no file exists */
-    EV_DISK_DROPPED,   /* dropped: a whole file is deleted */
-    EV_SHUTDOWN,       /* shutdown: the daemon ends soon; the core first stores what is cached */
-    EV_PEER_LEFT,      /* member: the slot has no peer any more; its link is down. Before the first
-                          of these events every slot has a peer */
-    EV_PEER_JOINED,    /* member: a free slot has a new peer */
-    EV_LOOK,           /* an operator is about to query (query.h): do the deferred counting */
-    EV_COUNT
+    EV_NONE,
+#define X(NAME, word) EV_##NAME,
+    EVENT_TABLE(X)
+#undef X
+        EV_COUNT
 };
 
 struct event {

@@ -381,6 +381,7 @@ static void apply(struct core *c, struct actions *out, const struct event *ev)
     case EV_SHUTDOWN: disk_shutdown(c, ev->shutdown.deadline_ns); return;
     case EV_PEER_LEFT:
     case EV_PEER_JOINED: member_event(c, ev->member.peer, ev->kind == EV_PEER_JOINED); return;
+    case EV_NONE:
     case EV_COUNT: return;
     }
 }

@@ -472,31 +472,11 @@ size_t codec_body_max(const struct event *e)
 
 /* ---- words ---- */
 
-static const char *const names[EV_COUNT] = {[EV_TIMER] = "timer",
-                                            [EV_CONN_OPENED] = "conn_opened",
-                                            [EV_CONN_CLOSED] = "conn_closed",
-                                            [EV_PROC_GONE] = "proc_gone",
-                                            [EV_STEP_DONE] = "step_done",
-                                            [EV_REQUEST] = "request",
-                                            [EV_SEALED] = "sealed",
-                                            [EV_ZEROED] = "zeroed",
-                                            [EV_COPIED] = "copied",
-                                            [EV_LINK_UP] = "link_up",
-                                            [EV_LINK_DOWN] = "link_down",
-                                            [EV_PEER_MSG] = "peer_msg",
-                                            [EV_PULLED] = "pulled",
-                                            [EV_PULL_BROKEN] = "pull_broken",
-                                            [EV_PULL_QUIET] = "pull_quiet",
-                                            [EV_SERVE_QUIET] = "serve_quiet",
-                                            [EV_RECORD_CHECKED] = "record_checked",
-                                            [EV_DISK_FOUND] = "disk_found",
-                                            [EV_DISK_READY] = "disk_ready",
-                                            [EV_DISK_WRITTEN] = "disk_written",
-                                            [EV_DISK_DROPPED] = "disk_dropped",
-                                            [EV_SHUTDOWN] = "shutdown",
-                                            [EV_PEER_LEFT] = "peer_left",
-                                            [EV_PEER_JOINED] = "peer_joined",
-                                            [EV_LOOK] = "look"};
+static const char *const names[EV_COUNT] = {
+#define X(NAME, word) [EV_##NAME] = #word,
+    EVENT_TABLE(X)
+#undef X
+};
 
 const char *tape_event_word(uint32_t kind)
 {
