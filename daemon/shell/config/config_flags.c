@@ -118,24 +118,11 @@ static error_t parse_flag(int key, char *arg, struct argp_state *state)
     return p->err == TERN_OK ? 0 : EINVAL;
 }
 
-static const char *arg_name(enum value_kind kind)
-{
-    switch (kind) {
-    case VALUE_COUNT: return "N";
-    case VALUE_BYTES: return "BYTES";
-    case VALUE_MODE: return "MODE";
-    case VALUE_BOOL: return "BOOL";
-    case VALUE_NAME: return "NAME";
-    case VALUE_PATH: return "PATH";
-    case VALUE_ENDPOINT: return "HOST:PORT";
-    case VALUE_LEVEL: return "LEVEL";
-    case VALUE_TRANSPORT: return "TRANSPORT";
-    case VALUE_DEVICES:
-    case VALUE_NICS: return "NAME+NAME";
-    case VALUE_BY_PORT: return "N|auto";
-    }
-    return "";
-}
+static const char *const forms[] = {
+#define X(NAME, form) [VALUE_##NAME] = form,
+    VALUE_TABLE(X)
+#undef X
+};
 
 #define NAME_BYTES 64
 #define DOC_BYTES  256
@@ -201,7 +188,7 @@ static void options_build(struct options *o)
         o->v[n + i] = (struct argp_option){
             .name = o->name[i],
             .key = KEY_SETTING + (int)i,
-            .arg = arg_name(s->kind),
+            .arg = forms[s->kind],
             .flags = s->kind == VALUE_BOOL ? OPTION_ARG_OPTIONAL : 0,
             .doc = o->doc[i],
             .group = group,

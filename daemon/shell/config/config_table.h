@@ -7,19 +7,25 @@
 
 #include "shell/config/config.h"
 
+/* X(NAME, form of the value in --help) */
+#define VALUE_TABLE(X)                                                                             \
+    X(COUNT, "N")     /* a whole number; fields of 2, 4 and 8 bytes */                             \
+    X(BYTES, "BYTES") /* a number of bytes, with an optional K, M, G or T (powers of 1024) */      \
+    X(MODE, "MODE")   /* octal */                                                                  \
+    X(BOOL, "BOOL")                                                                                \
+    X(NAME, "NAME")                                                                                \
+    X(PATH, "PATH")                                                                                \
+    X(ENDPOINT, "HOST:PORT") /* [v6]:port */                                                       \
+    X(LEVEL, "LEVEL")                                                                              \
+    X(TRANSPORT, "TRANSPORT")                                                                      \
+    X(DEVICES, "NAME+NAME") /* up to `max` different names; or `initial`, which is no name */      \
+    X(NICS, "NAME+NAME")    /* the same with names that may be equal */                            \
+    X(BY_PORT, "N|auto")    /* a whole number; or auto, read as XFER_BY_PORT */
+
 enum value_kind {
-    VALUE_COUNT, /* a whole number; fields of 2, 4 and 8 bytes */
-    VALUE_BYTES, /* a number of bytes, with an optional K, M, G or T (powers of 1024) */
-    VALUE_MODE,  /* octal */
-    VALUE_BOOL,
-    VALUE_NAME,
-    VALUE_PATH,
-    VALUE_ENDPOINT, /* host:port, [v6]:port */
-    VALUE_LEVEL,
-    VALUE_TRANSPORT,
-    VALUE_DEVICES, /* up to `max` different names joined by '+'; or `initial`, which is no name */
-    VALUE_NICS,    /* the same with names that may be equal */
-    VALUE_BY_PORT, /* a whole number; or auto, read as XFER_BY_PORT */
+#define X(NAME, form) VALUE_##NAME,
+    VALUE_TABLE(X)
+#undef X
 };
 
 /* The effect of a reload on a changed setting. */
