@@ -290,8 +290,8 @@ static uint32_t could_have(const struct core *c, enum share_table table, uint32_
     return share_room(c, table, tenant) + share_holder(c, table, tenant)->used;
 }
 
-/* Returns true if it fits once all else is evicted; if not, evicting would be useless. m->why: what
- * there is too little of; else the bytes, of which others keep too many. */
+/* Returns true if it fits once all else is evicted; if not, neither evicting nor waiting helps.
+ * m->why: the limit that the prefix exceeds; else the bytes. */
 static bool could_fit(const struct core *c, const struct disk_store *s, struct missing *m)
 {
     const struct tenant *t = tenant_at(c, s->tenant);
@@ -310,9 +310,8 @@ static bool could_fit(const struct core *c, const struct disk_store *s, struct m
                                 {STORE_LACKS("extra keys", "limits.extra_keys"),
                                  {keys, could_have(c, SHARE_DISK_KEYS, s->tenant)}}};
 
-    m->why =
-        (struct reason){STORE_LACKS("bytes", "spill_bytes, or wait until fetches release entries"),
-                        {m->total + m->total / 100, t->config.disk_bytes}};
+    m->why = (struct reason){STORE_LACKS("bytes", "spill_bytes"),
+                             {m->total + m->total / 100, t->config.disk_bytes}};
     if (!store_fits(t->config.disk_bytes, m->total))
         return false;
     for (uint32_t i = 0; i < sizeof of / sizeof of[0]; i++)
