@@ -41,22 +41,22 @@ const struct setting config_settings[] = {
     PLAIN(STARTS, "", "node", VALUE_NAME, node, "node",
           "Name of this daemon in logs and in its peers' Hello"),
     PLAIN(STARTS, "", "listen", VALUE_ENDPOINT, listen, "",
-          "HOST:PORT where peers connect for control; empty: no peer can connect"),
+          "HOST:PORT at which peers connect; empty: no peer can connect"),
     COUNT(STARTS, "", "data_port", data_port, 0, 65535, "0",
-          "Port for pages, on the host of `listen`; 0: the kernel chooses"),
+          "Port for pages, on the host of `listen`; 0: the kernel chooses one"),
     PLAIN(STARTS, "", "insecure_peers", VALUE_BOOL, insecure_peers, "false",
           "Peers connect without TLS: only where the network between them is trusted"),
     {"", "rdma_device", VALUE_DEVICES, CHANGE_STARTS, FIELD(rdma_device), 0, XFER_RAILS_MAX, "auto",
-     "RDMA device for pages, or several at a time, NAME+NAME; auto: the one that is nearest to "
-     "memory of the host, and those that are nearest to the GPUs of device_memory"},
+     "RDMA devices for pages, NAME or NAME+NAME; auto: the device nearest to host memory, and "
+     "those nearest to the GPUs of device_memory"},
     BYTES(SIZED, "", "page_bytes_min", page_bytes_min, 64, (uint64_t)1 << 30, "4096",
-          "Smallest page that tenants use, in one region: memory for page records follows from it"),
+          "Smallest page of engines, in one region; it sets the number of page records"),
     BYTES(SIZED, "", "frame_body_max", frame_body_max, 4096, 1u << 28, "1M",
-          "Largest message body that is accepted"),
+          "Largest message body that the daemon accepts"),
     COUNT(STARTS, "", "workers", workers, 1, MEM_WORKERS_MAX, NULL,
-          "Threads for checksums, copies and zeroing; default: one a core, at most 16"),
+          "Threads for checksums, copies and zeroing; default: one for each core, at most 16"),
     COUNT(STARTS, "", "data_threads", data_threads, 1, XFER_THREADS_MAX, NULL,
-          "Threads that receive, send and verify pages; default: one a core, at most 16"),
+          "Threads that receive, send and verify pages; default: one for each core, at most 16"),
     PLAIN(STARTS, "", "huge_pages", VALUE_BOOL, huge_pages, "true",
           "Try huge pages for tenants' memory; `ternctl status` shows the result"),
     PLAIN(STARTS, "", "peer_access", VALUE_BOOL, peer_access, "true",
@@ -64,11 +64,12 @@ const struct setting config_settings[] = {
     PLAIN(LIVE, "", "log_level", VALUE_LEVEL, log_level, "info", "error, warn, info or debug"),
 
     PLAIN(LIVE, "tls", "ca", VALUE_PATH, tls_ca, NULL,
-          "PEM file of the CA that every peer's certificate must come from; no other is trusted"),
+          "PEM file of the CA that must have issued every peer's certificate"),
     PLAIN(LIVE, "tls", "cert", VALUE_PATH, tls_cert, NULL,
           "PEM file of this node's certificate, with `node` as a DNS name, and of the intermediate "
           "certificates up to the CA"),
-    PLAIN(LIVE, "tls", "key", VALUE_PATH, tls_key, NULL, "PEM file of its private key"),
+    PLAIN(LIVE, "tls", "key", VALUE_PATH, tls_key, NULL,
+          "PEM file of the certificate's private key"),
 
     PLAIN(STARTS, "admin", "socket", VALUE_PATH, admin_socket, "/run/tern/admin.sock",
           "Unix socket of ternctl"),
@@ -76,88 +77,87 @@ const struct setting config_settings[] = {
           "Octal mode of the admin socket"),
 
     BYTES(SIZED, "tape", "bytes", tape_bytes, 0, (uint64_t)1 << 36, "8M",
-          "Memory for the last events; 0: no tape. A tape can be replayed only if it has every "
-          "event since the start"),
+          "Memory for the last events; 0: no tape. Only a tape with every event since the start "
+          "can be replayed"),
     PLAIN(STARTS, "tape", "file", VALUE_PATH, tape_file, NULL,
           "File to which a crash or a failed check writes the tape; the next crash replaces it. "
-          "Default: the admin socket's path with .tape and the incarnation, of which the last 4 "
-          "are kept"),
+          "Default: the admin socket's path with .tape and the incarnation; the last 4 files are "
+          "kept"),
     PLAIN(STARTS, "tape", "tokens", VALUE_BOOL, tape_tokens, "false",
-          "Tapes keep token ids, which are your users' text, instead of their hashes"),
+          "Store token ids in tapes in place of their hashes; token ids are your users' text"),
 
     COUNT(SIZED, "reserve", "tenants", reserve_tenants, 0, CONFIG_TENANTS_MAX, "0",
-          "Unnamed tenants created at start beside the listed ones; a reload uses them for new "
-          "entries of `tenants` of exactly these sizes"),
+          "Number of unnamed tenants that the daemon creates at start; a reload assigns them to "
+          "new entries of `tenants` with exactly their sizes"),
     PLAIN(SIZED, "reserve", "like", VALUE_NAME, reserve_like, NULL,
-          "The tenant whose sizes each of them has. An entry of `tenants` without `memory` takes "
-          "its missing sizes from there, too"),
+          "The tenant whose sizes the reserve has. An entry of `tenants` without `memory` also "
+          "gets its missing sizes from that tenant"),
 
     PLAIN(STARTS, "spill", "dir", VALUE_PATH, spill_dir, NULL,
           "Folder of the disk tier, for this daemon alone; empty: no disk tier"),
     BYTES(SIZED, "spill", "bytes", spill_bytes, 0, MEMORY_MAX, "0",
-          "Bytes that the disk tier may use there, for all tenants together"),
+          "Most bytes that the disk tier may use in spill.dir, for all tenants together"),
     BYTES(STARTS, "spill", "headroom", spill_headroom, 0, MEMORY_MAX, "1G",
-          "Bytes of that file system to keep free: nothing is stored that would leave less"),
+          "Bytes of spill.dir's file system that no store may use"),
     COUNT(STARTS, "spill", "interval", limits.disk_interval, 1, SESSION_TOKENS_MAX, "10000",
           "Tokens between two stores of a growing session; rounded up to a multiple of `align`"),
-    COUNT(
-        STARTS, "spill", "align", limits.disk_align, 1, SESSION_TOKENS_MAX, "2048",
-        "Prefixes of prompts are stored up to a multiple of this number of tokens, after a 64th "
-        "of it is left out at the end; if less than a quarter of it is left, the whole prompt is"),
+    COUNT(STARTS, "spill", "align", limits.disk_align, 1, SESSION_TOKENS_MAX, "2048",
+          "A 64th of this number of tokens is cut off the end of a stored prompt, and the rest is "
+          "rounded down to a multiple of it; if less than a quarter of it is left, the whole "
+          "prompt is stored"),
     COUNT(STARTS, "spill", "threads", spill_threads, 1, DISK_THREADS_MAX, "4",
-          "Threads that write and read"),
+          "Threads that write and read the disk tier"),
     PLAIN(STARTS, "spill", "encrypt_key_file", VALUE_PATH, spill_key_file, NULL,
-          "File with a key of 32 bytes, or 64 hexadecimal digits, and mode 0600, with which stored "
-          "data is encrypted; empty: stored in the clear"),
+          "File with the key that encrypts stored data: 32 bytes or 64 hexadecimal digits, mode "
+          "0600; empty: no encryption"),
 
     COUNT(STARTS, "transfer", "connections", connections, 1, XFER_CONNECTIONS_MAX, "2",
-          "Connections to a peer over which transfers by TCP are spread"),
+          "Connections to one peer for transfers by TCP"),
 
     BY_PORT(gid_index, 255,
-            "Index of the GID that the port uses; auto: that of RoCE v2 over IPv4, else of RoCE "
-            "v2, else any"),
-    BY_PORT(mtu, 4096, "Path MTU in bytes, at most the port's active one; auto: that one"),
-    RDMA(pkey_index, 0, 65535, "0", "Index of the partition (P_Key) in the port's table"),
-    RDMA(traffic_class, 0, 255, "0",
-         "Traffic class of the packets, which carries the DSCP in its upper six bits"),
-    RDMA(service_level, 0, 15, "0", "Service level of the packets"),
+            "Index of the port's GID; auto: a GID of RoCE v2 over IPv4, else of RoCE v2, else any"),
+    BY_PORT(mtu, 4096, "Path MTU in bytes, at most the port's active MTU; auto: the active MTU"),
+    RDMA(pkey_index, 0, 65535, "0", "Index of the partition in the port's table of P_Keys"),
+    RDMA(traffic_class, 0, 255, "0", "Traffic class of packets; the upper six bits are the DSCP"),
+    RDMA(service_level, 0, 15, "0", "Service level of packets"),
     RDMA(timeout, 1, 31, "16",
-         "Time until a request is sent again: 4.096 us times two to this power, 268 ms for 16"),
-    RDMA(retries, 0, 7, "6", "How often, before the path fails; soft-RoCE never stops with 7"),
+         "Timeout before a retry, as the exponent in 4.096 us x 2^timeout; 16: 268 ms"),
+    RDMA(retries, 0, 7, "6", "Retries until the path fails; with 7, soft-RoCE retries for ever"),
 
     DEADLINE(
         STARTS, progress_ms, "5000",
         "From the first byte of a message to its last, an answer to a client without progress, "
         "and a TLS handshake: raise it for clients or a network that stall for longer"),
     DEADLINE(STARTS, transfer_ms, "30000", "From the start of a transfer to its end"),
-    DEADLINE(LIVE, drain_ms, "10000", "From SIGTERM to the exit, with or without open sessions"),
+    DEADLINE(LIVE, drain_ms, "10000", "From SIGTERM to the exit, even if sessions are open"),
     DEADLINE(LIVE, step_alarm_ms, "30000",
-             "How long pages wait while no step of their engine passes, before the alarm"),
+             "Time that pages wait without a passed step of their engine until an alarm"),
     DEADLINE(STARTS, ticket_ms, "60000",
-             "Longest life of a ticket from when it was made or renewed"),
+             "Longest life of a ticket, from its creation or last renewal"),
     DEADLINE(STARTS, turn_ms, "600000",
-             "From the beginning of a session's turn to its end, if no client ends it"),
+             "From the begin of a session's turn until the daemon ends it"),
     DEADLINE(LIVE, shutdown_ms, "10000",
-             "From the end of a drain to the exit, while the cache is stored on the disk"),
+             "From the end of a drain to the exit, to store cached prefixes on the disk"),
 
     LIMIT(sessions, "4096", "Sessions over all tenants"),
     COUNT(SIZED, "limits", "engines", limits.engines, 1, 64, NULL,
-          "Engines over all tenants; default: one a tenant, at least 32"),
+          "Engines over all tenants; default: one for each tenant, at least 32"),
     COUNT(SIZED, "limits", "pools", limits.pools, 1, 64, NULL,
           "Pools over all tenants; a host tier counts as a pool; default: as many as engines"),
     COUNT(SIZED, "limits", "groups", limits.groups, 1, GROUPS_MAX, "8",
-          "Groups that a pool may have: each node of the prefix tree has room for as many"),
+          "Groups of a pool; each node of the prefix tree reserves room for this number"),
     LIMIT(namespaces, "1024", "Namespaces in use at a time"),
     COUNT(SIZED, "limits", "nodes", limits.nodes, 2, COUNT_MAX, NULL,
-          "Nodes of the prefix tree; default: one a page record, at most 8388608"),
-    LIMIT(
-        token_blocks, NULL,
-        "Blocks of 64 tokens for prefixes and sessions; default: 4 a page record and 64 a session"),
+          "Nodes of the prefix tree; default: one for each page record, at most 8388608"),
+    LIMIT(token_blocks, NULL,
+          "Blocks of 64 tokens for prefixes and sessions; default: 4 for each page record and 64 "
+          "for each session"),
     LIMIT(extra_keys, "65536",
-          "Extra keys (image hashes and the like) held, and as many of prefixes on the disk"),
+          "Extra keys of prefixes and sessions, such as image hashes, and as many of prefixes on "
+          "the disk"),
     LIMIT(pages, NULL,
-          "Page records; default: all tenants' memory and host_memory of one region by "
-          "page_bytes_min. Engines side by side, in regions of their own, need as many each"),
+          "Page records; default: (memory + host_memory) x regions / page_bytes_min of all "
+          "tenants, at least 4096"),
     LIMIT(retires, "65536", "Releases that wait for a step"),
     LIMIT(turn_records, NULL,
           "Turn records of all sessions; default: 16384 if a tenant has record_memory"),
@@ -165,43 +165,44 @@ const struct setting config_settings[] = {
           "Transfers in at a time, and as many out; default: 4 for each tenant with each peer, at "
           "least 256"),
     COUNT(SIZED, "limits", "disk_chunks", limits.disk_chunks, 0, COUNT_MAX, "0",
-          "Chunks of prefixes on the disk; 0: as many as fit into spill.bytes with one page of "
-          "page_bytes_min each, from 1024 to 262144"),
-    LIMIT(events, "4096", "Changes of the prefix tree kept for subscribers, of each tenant"),
+          "Chunks of prefixes on the disk; 0: the number that fits into spill.bytes with one page "
+          "of page_bytes_min each, from 1024 to 262144"),
+    LIMIT(events, "4096", "Changes of the prefix tree kept for subscribers, for each tenant"),
     LIMIT(sums_per_page, NULL,
-          "Checksums kept for a page: its units times its regions; default: the largest number of "
-          "regions"),
+          "Checksums that are kept for a page, which needs units x regions; default: the largest "
+          "number of regions of a tenant"),
     COUNT(SIZED, "limits", "peers", limits.peers, 0, CONFIG_PEERS_MAX, NULL,
-          "Peers at a time; default: those that the configuration names and 8 more, which may join "
-          "while the daemon runs"),
+          "Peers at a time; default: the configured peers, and with tls or insecure_peers 8 more, "
+          "which may join while the daemon runs"),
     COUNT(SIZED, "limits", "data_conns_max", data_conns_max, 2, 65536, NULL,
-          "Data connections at a time, half of them from peers; default: two a peer, four where "
-          "pages may go by RDMA, at least 128"),
+          "Data connections at a time, half of them from peers; default: 2 for each peer, 4 if its "
+          "pages may use RDMA, more for transfer.connections; at least 128"),
     LIMIT_OF(rdma_rails, XFER_RAILS_MAX, NULL,
-             "RDMA devices of this host in use, and of a peer known, at a time; default: as many "
-             "as rdma_device names, or one a GPU, at least 4"),
-    LIMIT_OF(send_buffers, 65536, "1024", "Buffers of 16 KiB for unread answers, shared by all"),
+             "RDMA devices in use on this host, and known of each peer; default: the number that "
+             "rdma_device names, or one for each GPU, at least 4"),
+    LIMIT_OF(send_buffers, 65536, "1024",
+             "Buffers of 16 KiB for unread answers, shared by all connections"),
     BYTES(STARTS, "limits", "peer_bytes_in_flight", limits.peer_bytes_in_flight, 4096, MEMORY_MAX,
           "256M",
           "Bytes requested and not yet received, per peer; a quarter of them per tenant and peer"),
     BYTES(STARTS, "limits", "tenant_bytes_in_flight", limits.tenant_bytes_in_flight, 4096,
           MEMORY_MAX, "256M", "Bytes requested and not yet received, per tenant"),
     COUNT(STARTS, "limits", "lease_pages", limits.lease_pages, 1, LEASE_PAGES, "4096",
-          "Leased pages that an engine may have of one pool"),
+          "Pages of one pool that an engine may lease"),
 
     COUNT(STARTS, "faults", "corrupt_pages", fault_corrupt_pages, 0, COUNT_MAX, "0",
-          "Fault injection: flip one byte of that many received pages, once each"),
+          "Fault injection: number of received pages in which one byte is flipped, once each"),
     COUNT(STARTS, "faults", "copy_corrupt_every", fault_copy_corrupt_every, 0, COUNT_MAX, "0",
           "Fault injection: flip one byte in every Nth copy between the tiers; 0: never"),
     PLAIN(STARTS, "faults", "checks_on_owner", VALUE_BOOL, fault_checks_on_owner, "false",
           "Fault injection: the owner thread checks turn records, as if there were no workers"),
     COUNT(STARTS, "faults", "disk_write_every", fault_disk_write_every, 0, COUNT_MAX, "0",
-          "Fault injection: every Nth file that is written to the disk fails; 0: never"),
+          "Fault injection: the write of every Nth file of the disk tier fails; 0: never"),
     COUNT(STARTS, "faults", "disk_full_after", fault_disk_full_after, 0, COUNT_MAX, "0",
-          "Fault injection: the disk is full after that many files; 0: never"),
+          "Fault injection: number of files after which the disk is full; 0: never"),
     COUNT(STARTS, "faults", "step_visits", limits.step_visits, 0, COUNT_MAX, "0",
-          "Fault injection: a step of the core that visits more records than that counts as too "
-          "long; 0: as built"),
+          "Fault injection: most records that a step of the core may visit before it counts as too "
+          "long; 0: the built-in limit"),
 };
 
 const size_t config_settings_n = sizeof config_settings / sizeof *config_settings;
@@ -212,13 +213,12 @@ const struct setting config_tenant_fields[TENANT_FIELDS] = {
     {"tenants", "name", VALUE_NAME, CHANGE_SIZED, TENANT_FIELD(name), 0, 0, NULL,
      "Name, the same on every host"},
     {"tenants", "socket", VALUE_PATH, CHANGE_STARTS, TENANT_FIELD(socket), 0, 0, NULL,
-     "Unix socket of its engines"},
+     "Unix socket for the tenant's engines"},
     {"tenants", "mode", VALUE_MODE, CHANGE_STARTS, TENANT_FIELD(mode), 0, 0, "0660",
      "Octal mode of the socket"},
     {"tenants", "events_tokens", VALUE_BOOL, CHANGE_STARTS, TENANT_FIELD(events_tokens), 0, 0,
      "false",
-     "Whoever may connect may also subscribe to the token ids of stored prefixes, which are your "
-     "users' text"},
+     "Clients may subscribe to the token ids of stored prefixes; token ids are your users' text"},
     {"tenants", "memory", VALUE_BYTES, CHANGE_SIZED, TENANT_FIELD(memory_bytes), 4096, MEMORY_MAX,
      NULL, "Bytes for pages, in each region"},
     {"tenants", "host_memory", VALUE_BYTES, CHANGE_SIZED, TENANT_FIELD(host_bytes), 0, MEMORY_MAX,
@@ -227,24 +227,25 @@ const struct setting config_tenant_fields[TENANT_FIELDS] = {
      MEMORY_MAX, "0",
      "Bytes for turn records, in pages of 16 KiB, which the tenant's engines map; 0: none"},
     {"tenants", "spill_bytes", VALUE_BYTES, CHANGE_SIZED, TENANT_FIELD(spill_bytes), 0, MEMORY_MAX,
-     NULL, "Bytes of the disk tier; 0: none; default: an equal part of what spill.bytes leaves"},
+     NULL, "Bytes of the disk tier; 0: none; default: an equal part of the rest of spill.bytes"},
     {"tenants", "host_write_through", VALUE_BOOL, CHANGE_SIZED, TENANT_FIELD(host_write_through), 0,
      0, "false",
-     "Copy each prefix to the host tier at its commit, so that evictions never wait for a copy; "
-     "else at its eviction, so that the tiers together keep more"},
+     "true: copy each prefix to the host tier at its commit, and evictions never wait for a copy; "
+     "false: copy it shortly before its eviction, and both tiers together keep more"},
     {"tenants", "regions", VALUE_COUNT, CHANGE_SIZED, TENANT_FIELD(regions), 1, RANKS_MAX, "1",
-     "Regions of memory, one a device: an engine uses one for each rank, and engines on different "
-     "devices run side by side"},
+     "Regions of memory, one for each device: an engine uses one for each of its ranks, and "
+     "engines in different regions run side by side"},
     {"tenants", "devices", VALUE_DEVICES, CHANGE_SIZED, TENANT_FIELD(devices), 0, RANKS_MAX,
      "index",
-     "Names of the regions' devices for ranks that join: a UUID a region, NAME+NAME; index: 0, 1 "
-     "and so on"},
+     "Names of the regions' devices, by which ranks join: one UUID for each region, NAME+NAME; "
+     "index: 0, 1 and so on"},
     {"tenants", "device_memory", VALUE_BOOL, CHANGE_SIZED, TENANT_FIELD(device_memory), 0, 0,
      "false",
-     "The regions lie in the memory of these GPUs (needs NVIDIA's driver); else in memory of the "
-     "host"},
+     "true: the regions lie in the memory of the GPUs in `devices` (needs NVIDIA's driver); false: "
+     "in host memory"},
     {"tenants", "rdma_devices", VALUE_NICS, CHANGE_STARTS, TENANT_FIELD(rdma_devices), 0, RANKS_MAX,
-     "auto", "RDMA devices of the regions, a name a region, NAME+NAME; auto: the nearest"},
+     "auto",
+     "RDMA devices of the regions: one name for each region, NAME+NAME; auto: the nearest device"},
     {"tenants", "sessions_max", VALUE_COUNT, CHANGE_SIZED, TENANT_FIELD(sessions_max), 1, COUNT_MAX,
      "4096", "Sessions at a time"},
     {"tenants", "conns_max", VALUE_COUNT, CHANGE_SIZED, TENANT_FIELD(conns_max), 1, 65536, "256",
@@ -255,12 +256,12 @@ const struct setting config_peer_fields[PEER_FIELDS] = {
     {"peers", "name", VALUE_NAME, CHANGE_LIVE, PEER_FIELD(name), 0, 0, NULL,
      "Name of the peer's node"},
     {"peers", "address", VALUE_ENDPOINT, CHANGE_LIVE, PEER_FIELD(address), 0, 0, NULL,
-     "HOST:PORT of its `listen`"},
+     "HOST:PORT of the peer's `listen`"},
     {"peers", "transport", VALUE_TRANSPORT, CHANGE_LIVE, PEER_FIELD(transport), 0, 0, "tcp",
-     "How its pages are transferred: see docs/rdma.md"},
+     "Transport of the peer's pages: tcp, auto or verbs; see docs/rdma.md"},
 };
 
-#define FIXED "was retired: no site had a reason to change it; leave it out"
+#define FIXED "was retired: no installation needed another value; leave it out"
 
 const struct retired config_retired[RETIRED_SETTINGS] = {
     {"", "rdma_mr_bytes", FIXED},
