@@ -185,7 +185,7 @@ TEST_WITH(alarm_of_a_share_that_is_used_up, NULL, stop)
     assert_int_equal(engine_begin(&s[2], &e, tokens, L), TERN_BUSY);
     assert_true(rig_log_has(&rig, "level=warn event=share_exhausted subject=t0/limits.sessions ",
                             RIG_WAIT_MS));
-    assert_shown("share_exhausted", "t0/limits.sessions", "2 sessions, ");
+    assert_shown("share_exhausted", "t0/limits.sessions", "2 sessions in use, ");
     assert_true(rig_ctl_says(&rig, "status", "alarm: share_exhausted of t0/limits.sessions, for "));
     for (uint32_t i = 0; i < 2; i++)
         assert_ok(e.tern, engine_end(&s[i]));

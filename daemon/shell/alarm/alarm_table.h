@@ -11,68 +11,67 @@
  * alarm. */
 #define ALARM_TABLE(X)                                                                             \
     X(QUARANTINE_OLD, quarantine_old, DAEMON, WARN, 0, 1000,                                       \
-      "pages have waited 10 s for the proof that nothing can write them", "none have waited 5 s",  \
+      "pages have been in quarantine for 10 s", "no page has been in quarantine for 5 s",          \
       "pages wait in quarantine because a peer's write may still arrive",                          \
       "check that peer in `ternctl peers`; if the pages stay in quarantine, drain and restart "    \
       "this daemon")                                                                               \
     X(STEP_OVERDUE, step_overdue, ENGINE, WARN, 0, 0,                                              \
-      "a release or commit waits for a step of the engine, and none has passed for "               \
+      "a release or commit waits for a step of the engine, and no step has passed for "            \
       "`deadlines.step_alarm_ms`; at once if a rank publishes a step that its engine cannot have " \
       "reached",                                                                                   \
       "a step has passed, nothing waits, or the engine is gone",                                   \
       "pages of the engine wait for a step, and no step passes",                                   \
-      "check whether that rank hangs, and if it does, end all processes of the engine; if its "    \
-      "step is not believed, find what overwrites its control page, and restart the engine")       \
+      "if that rank hangs, end all processes of the engine; if its step is impossible, find what " \
+      "overwrites the rank's control page, and restart the engine")                                \
     X(ENGINE_STUCK, engine_stuck, ENGINE, WARN, 0, 0,                                              \
-      "a process of the engine has ended, and others live on", "the engine is gone",               \
+      "a process of the engine has exited, and others still run", "the engine is gone",            \
       "the engine's requests are refused, and its pages are released only when its last process "  \
       "has exited",                                                                                \
       "end the engine's other processes")                                                          \
     X(RETIRE_BACKLOG, retire_backlog, DAEMON, WARN, 2000, 5000,                                    \
       "three quarters of `limits.retires` have been in use for 2 s",                               \
-      "less than half of them have been in use for 5 s",                                           \
+      "for 5 s, less than half of them have been in use",                                          \
       "most records for releases that wait for a step are in use, and requests that release "      \
       "pages will soon be refused",                                                                \
       "find the engine whose steps lag in `ternctl engines`; if none lags, raise limits.retires")  \
     X(SPILL_FULL, spill_full, DAEMON, WARN, 0, 5000,                                               \
       "a store would leave less than `spill.headroom` free in the disk tier's file system",        \
       "there has been room for 5 s",                                                               \
-      "nothing more is stored on the disk, and requests are served as before",                     \
+      "the daemon stores nothing more on the disk; requests are served as before",                 \
       "free space on that file system, or lower spill.bytes")                                      \
     X(SPILL_FAILING, spill_failing, DAEMON, ERROR, 0, 5000,                                        \
-      "writing or reading a file of the disk tier has failed", "both have worked for 5 s",         \
+      "a write or read of the disk tier has failed", "both have succeeded for 5 s",                \
       "the disk tier fails; requests are served as before, and stores are retried",                \
       "check the folder that the error names (exists, owner, mode), then the kernel's log for "    \
       "the disk")                                                                                  \
     X(STEP_OVER, step_over_bound, DAEMON, ERROR, 0, 0,                                             \
-      "a step of the core has looked at more records than a step may", "none has for 10 s",        \
+      "a step of the core has visited more records than a step may", "no step has for 10 s",       \
       "a step of the core took longer than allowed, and all clients waited for it",                \
       "this is a bug in the daemon: report it with the tape that the log names")                   \
     X(SHARE_EXHAUSTED, share_exhausted, SHARE, WARN, 0, 0,                                         \
       "a request of the tenant was refused because the tenant's share of that table and the "      \
       "common rest are all in use",                                                                \
-      "none has been for 10 s",                                                                    \
+      "no request has been for 10 s",                                                              \
       "requests of the tenant are refused: its share of that table is in use",                     \
       "raise that limit, or see in `ternctl status` which tenant uses the records")                \
     X(MEMORY_EXHAUSTED, memory_exhausted, TENANT, WARN, 0, 0,                                      \
-      "a request of the tenant found too few free pages, and nothing that may be evicted "         \
-      "(POOL_EXHAUSTED)",                                                                          \
-      "none has for 10 s", "sessions of the tenant use nearly all pages of a pool",                \
+      "a request found too few pages free or evictable (POOL_EXHAUSTED)",                          \
+      "no request has for 10 s", "sessions of the tenant use nearly all pages of a pool",          \
       "run fewer sessions at a time, or raise the tenant's memory")                                \
     X(QUOTA_REACHED, quota_reached, TENANT, WARN, 0, 0,                                            \
       "a request of the tenant was refused because it exceeds the tenant's quota (QUOTA)",         \
-      "none has been for 10 s", "the tenant asks for more than its settings allow",                \
-      "raise the setting that the refusal names, or make the tenant ask for less")                 \
+      "no request has been for 10 s", "the tenant requests more than its settings allow",          \
+      "raise the setting that the refusal names, or reduce the tenant's requests")                 \
     X(PEER_DOWN, peer_down, PEER, WARN, 5000, 5000,                                                \
       "the peer's link or its data port has been unreachable for 5 s",                             \
       "both have been reachable for 5 s",                                                          \
       "the peer cannot be reached, and nothing is fetched from it",                                \
-      "check the peer's log and the network between the hosts; the daemon keeps trying")           \
+      "check the peer's log and the network between the hosts; the daemon retries the connection") \
     X(DEVICE_LOST, device_lost, GPU, ERROR, 0, 0,                                                  \
       "a GPU with a tenant's memory failed, or did not answer for 10 s",                           \
-      "only when the daemon is started again",                                                     \
-      "the pages on the GPU are lost, none is served, and engines that map them get GONE",         \
-      "check `dmesg` (Xid), reset the GPU, and start the daemon again; set `peer_access: false` "  \
-      "if the test of peer access at the start lost the GPU")
+      "only when the daemon restarts",                                                             \
+      "the pages on the GPU are lost and not served, and engines that map them get GONE",          \
+      "check `dmesg` (Xid), reset the GPU, and restart the daemon; set `peer_access: false` if "   \
+      "the test of peer access at the start lost the GPU")
 
 #endif

@@ -74,7 +74,7 @@ static enum alarm_fact failing(const struct asked *a)
 
     if (a->d->disk)
         disk_stats(a->d->disk, &v);
-    say(a, "%" PRIu64 " writes and %" PRIu64 " reads, the last: %s", v.write_errors, v.read_errors,
+    say(a, "%" PRIu64 " writes, %" PRIu64 " reads failed, last: %s", v.write_errors, v.read_errors,
         v.gone    ? "the folder is missing: the next store creates it again"
         : v.error ? strerror(v.error)
                   : "wrong bytes");
@@ -86,8 +86,8 @@ static enum alarm_fact over(const struct asked *a)
     const struct steps_over *v = core_steps_over(a->d->core);
 
     if (v->steps > 0)
-        say(a, "%" PRIu64 " steps, the longest with %u of %u records, by %s", v->steps, v->visits,
-            v->bound, tape_event_word(v->kind));
+        say(a, "%" PRIu64 " steps; the longest visited %u records of at most %u, for %s", v->steps,
+            v->visits, v->bound, tape_event_word(v->kind));
     return alarm_refused(a->d->over.last_ns, a->now_ns);
 }
 
@@ -110,7 +110,7 @@ static enum alarm_fact step(const struct asked *a)
             "rank %u (pid %d) has finished step %" PRIu64 " of %" PRIu64
             "%s, and no step has passed for %" PRIu64 " ms",
             e.rank_behind, (int)proc_pid(&a->d->procs, e.procs[e.rank_behind]),
-            e.done_step[e.rank_behind], e.named, e.jumped ? ", which is not believed" : "",
+            e.done_step[e.rank_behind], e.named, e.jumped ? ", which is impossible" : "",
             (a->now_ns - e.waits_since_ns) / MS_NS);
     return alarm_fact_of(engine_overdue(&e, limit_ns, a->now_ns));
 }
@@ -158,7 +158,7 @@ static enum alarm_fact share(const struct asked *a)
     struct share_view v;
 
     if (a->detail && share_of(a->d, a->i, &v))
-        say(a, "%u %s, %u of them reserved, of %u in all", v.used, v.records, v.reserved, v.limit);
+        say(a, "%u %s in use, %u reserved, %u in total", v.used, v.records, v.reserved, v.limit);
     return alarm_refused(a->d->refusals[a->i / CORE_SHARES].share_ns[a->i % CORE_SHARES],
                          a->now_ns);
 }
@@ -297,7 +297,7 @@ static void view_of(struct daemon *d, const struct alarm *a, uint64_t now_ns,
     snprintf(ret->text, sizeof ret->text, "%s%s%s", row->means, detail[0] ? ": " : "", detail);
     if (a->state == ALARM_FALLING)
         snprintf(ret->text, sizeof ret->text,
-                 "it has been over for %" PRIu64 " ms; the alarm ends at %" PRIu64 " ms",
+                 "the cause ended %" PRIu64 " ms ago; the alarm ends %" PRIu64 " ms after it",
                  (now_ns - a->falling_ns) / MS_NS, row->end_ns / MS_NS);
     subject_of(d, a, ret->subject);
 }
