@@ -41,7 +41,7 @@ enum tern_err async_room_left(struct tern *t, size_t body, struct outgoing *ret)
     return err != TERN_BUSY ? err
                             : set_error(t, err,
                                         "the socket is full, or its thread is sending: nothing is "
-                                        "lost, submit again with the next step");
+                                        "lost; submit the operations with the next step");
 }
 
 static struct pending *async_queue(struct tern *t, struct outgoing *o, uint16_t type,

@@ -177,7 +177,7 @@ void tern_batch_barrier(struct tern_batch *b)
 static enum tern_err check_batch(struct tern_batch *b)
 {
     if (b->n == 0)
-        return set_error(b->t, TERN_INVALID, "the batch has no operation: there is nothing to do");
+        return set_error(b->t, TERN_INVALID, "the batch has no operation: add one first");
     b->t->text[0] = '\0';
     for (uint32_t i = 0; i < b->n; i++)
         TRY(check_leased(b->t, b->op[i].session));

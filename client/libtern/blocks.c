@@ -78,7 +78,8 @@ static enum tern_err join(struct tern_block_set *set, const struct tern_block_co
     uint64_t drawn;
 
     if (getrandom(&drawn, sizeof drawn, 0) != (ssize_t)sizeof drawn)
-        return set_error(set->t, TERN_INTERNAL, "the system has no random numbers");
+        return set_error(set->t, TERN_INTERNAL,
+                         "the system has no random numbers (getrandom failed)");
     snprintf(name, sizeof name, "blocks-%d-%016" PRIx64, (int)getpid(), drawn);
     return tern_join_device(set->t, name, TERN_BOTH, 0, 1, c->device, blocks_left_ms(deadline_ns));
 }
@@ -91,7 +92,7 @@ static enum tern_err check_daemon(struct tern_block_set *set, uint64_t deadline_
     set->words[0][0] = 1;
     err = blocks_ask(set, set->asks[0] ? BLOCKS_ASK : BLOCKS_FIND, NULL, 1, deadline_ns);
     if (err == TERN_UNSUPPORTED)
-        return set_error(set->t, err, "the daemon is older than blocks: update it");
+        return set_error(set->t, err, "the daemon is too old for blocks: update the daemon");
     return err == TERN_GONE ? TERN_OK : err;
 }
 
@@ -150,7 +151,8 @@ static enum tern_err begin(struct tern_block_set *set, const struct tern_block_c
         TRY(tern_batch_create(set->t, &set->commit[i]));
     if (copier_create(c->threads ? c->threads : 1, c->value_bytes,
                       set->far.driver ? &set->far : NULL, &set->copier) != TERN_OK)
-        return set_error(set->t, TERN_INTERNAL, "no memory or no threads for copies");
+        return set_error(set->t, TERN_INTERNAL,
+                         "this process has no memory or no threads for copies");
     copies = copier_most(set->copier);
     set->copies = calloc(copies > BLOCKS_SESSIONS ? copies : BLOCKS_SESSIONS, sizeof *set->copies);
     return set->copies ? TERN_OK : set_error(set->t, TERN_INTERNAL, NULL);
@@ -298,9 +300,9 @@ static enum tern_err remove_all(struct tern_block_set *set, uint64_t deadline_ns
         held |= err == TERN_OK;
     } while ((err == TERN_OK || err == TERN_BUSY) && blocks_nap(set, deadline_ns));
     return err == TERN_OK || (err == TERN_TIMED_OUT && held)
-               ? set_error(set->t, TERN_BUSY,
-                           "until the deadline, blocks were pinned or in use by another tier: "
-                           "repeat the call")
+               ? set_error(
+                     set->t, TERN_BUSY,
+                     "until the deadline, blocks were pinned or in use by another tier: retry")
                : err;
 }
 

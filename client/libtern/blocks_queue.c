@@ -198,7 +198,8 @@ enum tern_err tern_block_queue_open(const char *socket_path, const struct tern_b
     (void)pthread_cond_init(&u->work, NULL);
     if (u->fd < 0 || begin_thread(u) != TERN_OK) {
         free_queue(u);
-        return blocks_not_open(TERN_INTERNAL, "no descriptor, or no thread, for a queue");
+        return blocks_not_open(TERN_INTERNAL,
+                               "this process has no descriptor or no thread for a queue");
     }
     *ret = u;
     return TERN_OK;

@@ -35,9 +35,9 @@ static enum tern_err close_some(struct tern_block_set *set, tern_session *v, uin
         left += v[i] != 0;
         op++;
     }
-    return left == 0 ? TERN_OK
-                     : set_error(set->t, TERN_BUSY,
-                                 "no session of the set can be closed now: repeat the call");
+    return left == 0
+               ? TERN_OK
+               : set_error(set->t, TERN_BUSY, "no session of the set can be closed now: retry");
 }
 
 enum tern_err sessions_close(struct tern_block_set *set, tern_session *v, uint32_t n,

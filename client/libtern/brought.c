@@ -160,8 +160,8 @@ static enum tern_err module_begin(struct tern_pool *p)
 
     if (!module)
         return set_error(p->owner, TERN_UNSUPPORTED,
-                         "this libtern has no kernels: build it where nvcc of CUDA 12.8 or newer "
-                         "is, or commit without checksums: the daemon computes them");
+                         "this libtern has no kernels: build it with nvcc of CUDA 12.8 or newer, "
+                         "or commit without checksums: the daemon computes them");
     result = d->module_load(&b->module, module);
     if (result != CUDA_SUCCESS)
         return failed(p, driver_is_lost(result) ? TERN_INTERNAL : TERN_UNSUPPORTED,
@@ -260,9 +260,9 @@ static enum tern_err pages_suit(struct tern_pool *p, const struct tern_checksums
     if (of->n == 0 || !of->pages)
         return set_error(p->owner, TERN_INVALID, "no page is named: name the pages of a commit");
     if (of->page_bytes < b->page_bytes || of->page_bytes > p->bytes)
-        return set_error(
-            p->owner, TERN_INVALID,
-            "no group of the pool has that page_bytes: pass the group's, from the layout");
+        return set_error(p->owner, TERN_INVALID,
+                         "no group of the pool has this page_bytes: pass the page_bytes of the "
+                         "group, from the layout");
     for (uint32_t i = 0; i < of->n; i++)
         if (of->pages[i].index >= p->bytes / of->page_bytes)
             return set_error(

@@ -134,7 +134,8 @@ enum tern_err device_map_create(struct tern *t, int fd, const struct device_rang
     enum tern_err err;
 
     if (range->region_bytes == 0 || strlen(range->uuid) >= sizeof m->uuid)
-        return set_error(t, TERN_MALFORMED, "the pool lies on a GPU that the daemon cannot name");
+        return set_error(t, TERN_MALFORMED,
+                         "the pool lies on a GPU whose name the daemon does not know");
     m = calloc(1, sizeof *m);
     if (!m)
         return set_error(t, TERN_INTERNAL, "no memory");

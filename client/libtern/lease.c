@@ -15,7 +15,7 @@ static enum tern_err is_full(struct tern_lease *l)
 {
     return set_error(
         l->t, TERN_BUSY,
-        "one Step is full: call tern_lease_submit for the gathered operations, then continue");
+        "the gathered operations fill one Step: call tern_lease_submit, then continue");
 }
 
 bool lease_has_room(struct tern_lease *l, uint32_t pages, uint32_t runs, uint32_t words)
@@ -86,7 +86,7 @@ static enum tern_err slot_of(struct tern_lease *l, uint32_t at, struct lease_slo
         return set_error(l->t, TERN_DAEMON_LOST, NULL);
     if (at >= l->nslots || l->slot[at].state == LEASE_SLOT_FREE ||
         l->slot[at].state == LEASE_SLOT_LEAVING)
-        return set_error(l->t, TERN_GONE, "the lease has no such session: the session was removed");
+        return set_error(l->t, TERN_GONE, "the session is not in the lease: it was removed");
     *ret = &l->slot[at];
     return l->slot[at].state == LEASE_SLOT_FAILED
                ? set_error_numbers(l->t, l->cold[at].err, l->cold[at].text, l->cold[at].numbers)
@@ -137,8 +137,8 @@ enum tern_err tern_lease_add(struct tern_lease *l, tern_session s, const struct 
             return TERN_OK;
         }
     return set_error(l->t, TERN_BUSY,
-                     "the lease has as many sessions as it was begun for: remove some, then wait "
-                     "for their operations with tern_lease_wait and tern_lease_told");
+                     "the lease has all sessions that it was begun for: remove some, then wait for "
+                     "their operations with tern_lease_wait and tern_lease_told");
 }
 
 enum tern_err tern_lease_remove(struct tern_lease *l, uint32_t at, uint64_t step)
@@ -167,7 +167,7 @@ static enum tern_err extend_check(struct tern_lease *l, const struct lease_slot 
     if (n > TERN_LEASE_TOKENS_MAX)
         return set_error(
             l->t, TERN_INVALID,
-            "more than TERN_LEASE_TOKENS_MAX tokens at once: call it once for each part");
+            "more than TERN_LEASE_TOKENS_MAX tokens at once: make one call for each part");
     if (written < s->written || allocated < s->allocated || written > allocated ||
         written > s->tokens + n || allocated > WIRE_SESSION_TOKENS_MAX)
         return set_error(l->t, TERN_INVALID,

@@ -259,8 +259,8 @@ static enum tern_err send_step(struct tern_lease *l)
         return TERN_OK;
     if (next > LEASE_STEPS_MAX)
         return set_error(l->t, TERN_BUSY,
-                         "the maximum number of Steps is unanswered: nothing is lost, submit again "
-                         "with the next one, or call tern_lease_wait");
+                         "the maximum number of Steps is unanswered: nothing is lost; submit with "
+                         "the next Step, or call tern_lease_wait");
     TRY(async_room_left(l->t, l->bytes, &o));
     quick_put(&o.body, &q);
     p = async_leave(l->t, &o, FRAME_STEP);

@@ -411,7 +411,7 @@ static enum tern_err step_goes_back(struct tern *t, uint64_t step)
     snprintf(text, sizeof(text),
              "step %" PRIu64
              " cannot be published, because this rank has already published step %" PRIu64
-             ": publish that one or a later one",
+             ": publish that step or a later one",
              step, t->last_step);
     return set_error(t, TERN_INVALID, text);
 }
@@ -420,7 +420,7 @@ static enum tern_err step_goes_back(struct tern *t, uint64_t step)
 static enum tern_err check_done(struct tern *t, uint64_t step)
 {
     if (t->member != MEMBER_RANK)
-        return set_error(t, TERN_DENIED, "a pure scheduler has no rank, and no step of its own");
+        return set_error(t, TERN_DENIED, "a pure scheduler has no rank, and publishes no step");
     if (step == TERN_STEP_NONE)
         return set_error(t, TERN_INVALID, "a rank cannot publish TERN_STEP_NONE");
     return step < t->last_step ? step_goes_back(t, step) : TERN_OK;
@@ -435,7 +435,7 @@ enum tern_err tern_done_step(struct tern_pool *p, uint64_t step)
     if (steps_in_stream(t, p->control))
         return set_error(t, TERN_CONFLICT,
                          "an earlier step in a stream is not done: put this step into a stream, "
-                         "too, or wait for that one");
+                         "too, or wait for the earlier step");
     t->text[0] = '\0';
     t->last_step = step;
     control_publish(p->control, t->rank, step, t->bell);
@@ -450,9 +450,8 @@ enum tern_err tern_checksums_on_stream(struct tern_pool *p, const struct tern_ch
 
     TRY(check_done(t, of->step));
     if (of->step == t->last_step)
-        return set_error(
-            t, TERN_INVALID,
-            "the step is already done or in a stream: request its checksums before that");
+        return set_error(t, TERN_INVALID,
+                         "the step is already done or in a stream: request its checksums earlier");
     TRY(brought_put(p, of, cu_stream));
     t->text[0] = '\0';
     return TERN_OK;

@@ -223,7 +223,7 @@ static enum tern_err check_blobs(struct tern *t, const struct plan *plan)
 static enum tern_err check_plan(struct tern *t, const struct plan *plan)
 {
     if (plan->length > WIRE_SESSION_TOKENS_MAX)
-        return set_error(t, TERN_INVALID, "a recorded list has at most 4,194,304 tokens");
+        return set_error(t, TERN_INVALID, "the list of a record has at most 4,194,304 tokens");
     return check_blobs(t, plan);
 }
 
@@ -489,12 +489,12 @@ enum tern_err tern_section_read(const struct tern_section *s, uint64_t at, void 
 static enum tern_err check_new(struct tern *t, const struct tern_new_record *r)
 {
     if (!r || (r->ntokens && !r->tokens) || (r->nlogprobs && !r->logprobs))
-        return set_error(t, TERN_INVALID, "a record whose lists point nowhere");
+        return set_error(t, TERN_INVALID, "a list of the record is NULL");
     if (r->nlogprobs > r->ntokens)
         return set_error(t, TERN_INVALID, "more log-probabilities than tokens");
     for (uint32_t i = 0; i < r->nblobs && r->nblobs <= TERN_BLOBS_MAX && r->blobs; i++)
         if (!r->blobs[i].from)
-            return set_error(t, TERN_INVALID, "a blob whose bytes point nowhere");
+            return set_error(t, TERN_INVALID, "the bytes of a blob are NULL");
     return TERN_OK;
 }
 

@@ -95,10 +95,9 @@ static enum tern_err bring_ends(struct tern *t, const struct quick_request *q, s
     call->deadline_ns = until_ns;
     err = call_wait(t, call, &body, &n);
     if (err == TERN_TIMED_OUT)
-        return set_error(
-            t, err,
-            "the request timed out, and no answer names the pages that arrived: tern_recover "
-            "returns the lengths and the whole table; then repeat the request");
+        return set_error(t, err,
+                         "the request timed out, and no answer names the pages that arrived: "
+                         "tern_recover returns the lengths and the whole table; then retry");
     TRY(err);
     err = take_one(t, q, body, n, ret);
     if (err != TERN_GONE || ret->tokens == 0)
@@ -107,10 +106,10 @@ static enum tern_err bring_ends(struct tern *t, const struct quick_request *q, s
     return set_error(
         t, TERN_TIMED_OUT,
         q->type == FRAME_RECOVER
-            ? "the request timed out and was cancelled, and the session is still retracted: repeat "
-              "it with more time"
+            ? "the request timed out and was cancelled, and the session is still retracted: retry "
+              "with a longer deadline"
             : "the request timed out and was cancelled; the pages that arrived stay, and the "
-              "result names them: repeat it with more time, or compute the rest");
+              "result names them: retry with a longer deadline, or compute the rest");
 }
 
 static enum tern_err bring(struct tern *t, const struct quick_request *q, uint32_t deadline_ms,

@@ -12,7 +12,7 @@ static const char lost_text[] = "the daemon closed the connection (its log has t
                                 "tern_destroy, then connect again";
 
 static const char unheard_text[] =
-    "the request timed out, and may have taken effect: repeat it where that is allowed; for a "
+    "the request timed out, and may have taken effect: retry if the function allows it; for a "
     "session, tern_recover returns the lengths and the whole table";
 
 enum tern_err set_error(struct tern *t, enum tern_err err, const char *text)

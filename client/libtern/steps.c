@@ -156,7 +156,7 @@ static enum tern_err context_suits(struct tern *t)
                          "this thread has no CUDA context: set the stream's context first");
     if (s->behind && current != s->context)
         return set_error(t, TERN_INVALID,
-                         "this thread has another CUDA context than at the first step in a stream: "
+                         "this thread uses another CUDA context than the first step in a stream: "
                          "all steps of a rank must use streams of one context");
     if (s->behind)
         return TERN_OK;
@@ -331,8 +331,8 @@ static enum tern_err keep_order(struct tern_pool *p, CUstream stream)
         return TERN_OK;
     if (s->unmarked)
         return set_error(t, TERN_INTERNAL,
-                         "the driver failed after the previous step, which is still in a stream: "
-                         "wait for that stream first");
+                         "the driver failed, and the previous step is still in a stream: wait for "
+                         "that stream first");
     result = s->driver.stream_wait_event(stream, s->behind, 0);
     return result == CUDA_SUCCESS ? TERN_OK : call_failed(t, "cuStreamWaitEvent", result);
 }

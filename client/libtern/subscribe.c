@@ -26,7 +26,7 @@ static enum tern_err begin(struct tern *t, Tern__Wire__Subscribe *m,
     m->ns = ns ? &wire_ns : NULL;
     sub = subscription_new();
     if (!sub)
-        return set_error(t, TERN_INTERNAL, "no memory for a subscription");
+        return set_error(t, TERN_INTERNAL, "this process has no memory for a subscription");
     err = subscribe(t, m, cookie, sub);
     if (err != TERN_OK)
         subscription_free(sub);

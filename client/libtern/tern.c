@@ -106,7 +106,9 @@ static enum tern_err hello(struct tern *t, uint32_t deadline_ms)
     TRY(call_whole(t, FRAME_HELLO, 0, &m.base, deadline_ms, &msg));
     reply = (const Tern__Wire__HelloReply *)msg;
     if (reply->version < WIRE_VERSION_MIN || reply->version > WIRE_VERSION)
-        return set_error(t, TERN_UNSUPPORTED, "daemon and library have no version in common");
+        return set_error(
+            t, TERN_UNSUPPORTED,
+            "the daemon and this library have no protocol version in common: update the older one");
     t->incarnation = reply->incarnation;
     return client_socket_set_body_max(&t->socket, reply->frame_body_max);
 }
@@ -270,7 +272,8 @@ static enum tern_err json_append(struct tern *t, size_t *used, const char *piece
     size_t n = piece ? strlen(piece) : 0;
 
     if (n > TERN_ADMIN_JSON_MAX - *used)
-        return set_error(t, TERN_MALFORMED, "the daemon's answer does not end");
+        return set_error(t, TERN_MALFORMED,
+                         "the daemon's answer does not end: report this as a bug");
     if (*used + n + 1 > t->json_cap) {
         size_t cap = 2 * (*used + n + 1);
         char *grown = realloc(t->json, cap);

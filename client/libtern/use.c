@@ -18,10 +18,11 @@ static _Thread_local __attribute__((tls_model("initial-exec"))) struct {
     const char *why;
 } here;
 
-static const char forked_text[] = "this is a forked child, and the connection is its parent's: the "
-                                  "child may only call tern_destroy, and connects by tern_connect";
-static const char in_use_text[] = "another thread is in a call on this connection: pass the "
-                                  "connection on between calls only, or give each thread its own";
+static const char forked_text[] =
+    "the connection belongs to the parent of this forked process: a child may only call "
+    "tern_destroy on it, and opens its own with tern_connect";
+static const char in_use_text[] = "another thread is in a call on this connection: use a "
+                                  "connection in one thread at a time, or give each thread its own";
 
 enum tern_err use_create(struct tern *t)
 {

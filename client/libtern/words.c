@@ -45,7 +45,7 @@ static void no_multiple(uint32_t depth, uint32_t align, char ret[WORDS_WHY_MAX])
 
     if (below > 0)
         snprintf(lower, sizeof(lower), "%u or ", below);
-    snprintf(ret, WORDS_WHY_MAX, "depth %u is no multiple of %u: use %s%u", depth, align, lower,
+    snprintf(ret, WORDS_WHY_MAX, "depth %u is not a multiple of %u: use %s%u", depth, align, lower,
              below + align);
 }
 
@@ -65,9 +65,9 @@ static const char *broken_by_extend(const struct asked *a, const struct tern_res
     uint32_t allocated = a->length ? a->length : r->lengths.allocated;
 
     if (a->written && a->written < r->lengths.written)
-        return "written is less than before, and only a rewind may reduce it; ";
+        return "written is less than before, and only a rewind may reduce written; ";
     if (allocated < r->lengths.allocated)
-        return "allocated is less than before, and only a rewind may reduce it; ";
+        return "allocated is less than before, and only a rewind may reduce allocated; ";
     if (a->written > allocated)
         return "written is more than allocated: pass allocated, too; ";
     if (a->written > r->tokens + a->appended)
@@ -85,10 +85,10 @@ static const char *broken_by_length(const struct asked *a, const struct tern_res
     if (a->length > r->lengths.allocated)
         return "the length is above the allocated length; ";
     if (a->kind == CLIENT_COMMIT && a->length > r->lengths.written)
-        return "the length is above the written length: raise that by tern_extend; ";
+        return "the length is above the written length: raise the written length by tern_extend; ";
     if (a->kind == CLIENT_REWIND || a->kind == CLIENT_FINISH)
-        return "the session is retracted, or no turn has begun, or it has no STATE to resume from "
-               "that length; ";
+        return "the session is retracted, or no turn has begun, or the session has no STATE to "
+               "resume from that length; ";
     return "";
 }
 

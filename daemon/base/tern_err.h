@@ -9,7 +9,7 @@ enum tern_err_category {
     TERN_CAT_OK = 0,
     TERN_CAT_BAD_REQUEST, /* the request is wrong: change it */
     TERN_CAT_RETRY,       /* the same request may succeed later */
-    TERN_CAT_BUSY,        /* another caller is working on it: wait, then repeat */
+    TERN_CAT_BUSY,        /* another caller is working on it: wait, then retry */
     TERN_CAT_GONE,        /* the named object no longer exists: drop the handle */
     TERN_CAT_DENIED,      /* not allowed for this tenant */
     TERN_CAT_IO,          /* bytes could not be read or written as they were */

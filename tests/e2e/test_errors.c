@@ -90,7 +90,7 @@ TEST(err_invalid)
     assert_ok(e.tern, engine_extend(&s, 2 * TOKENS, 2 * TOKENS));
     provoked(e.tern, TERN_INVALID, engine_commit(&s, TOKENS + 3), "a commit within a chunk");
     assert_non_null(
-        strstr(tern_error_text(e.tern), "depth 67 is no multiple of 64: use 64 or 128"));
+        strstr(tern_error_text(e.tern), "depth 67 is not a multiple of 64: use 64 or 128"));
     close_session(&s);
 }
 

@@ -286,7 +286,7 @@ TEST(e6_refusal_that_comes_late_is_told_and_nothing_is_lost)
     assert_ok(d.e.tern, tern_lease_wait(d.lease, RIG_WAIT_MS));
     assert_ok(d.e.tern, tern_lease_told(d.lease, &told));
     assert_false(told.failed);
-    snprintf(why, sizeof why, "Why: depth %u is no multiple of %u: use %u or %u", L + 1, L, L,
+    snprintf(why, sizeof why, "Why: depth %u is not a multiple of %u: use %u or %u", L + 1, L, L,
              2 * L);
     assert_non_null(strstr(told.text, why));
     accepts(&d, 2, 5);

@@ -46,5 +46,5 @@ PYTHON
 if ERR=$(cd "$DIR" && TERN_LIBRARY=$DIR/none.so PYTHONPATH=$DIR/site "$PYTHON" -c "import tern" 2>&1); then
     fail "no library, and it was content"
 fi
-grep -q "install Tern, or name a built library in TERN_LIBRARY" <<<"$ERR" || fail "no advice: $ERR"
+grep -q "install Tern, or set TERN_LIBRARY to the path of a built library" <<<"$ERR" || fail "no advice: $ERR"
 echo "python: ok"

@@ -32,7 +32,7 @@
  * queue of blocks (tern_blocks.h). It installs no signal handler and never logs.
  *
  * Blocking. A call with a deadline_ms (0: TERN_DEADLINE_DEFAULT_MS) blocks at most that long and
- * then returns TERN_TIMED_OUT. The request may still take effect. Repeat the call if the function's
+ * then returns TERN_TIMED_OUT. The request may still take effect. Retry if the function's
  * comment allows that. If a call on a session times out and leaves its result unchanged, no later
  * answer names the pages that the request may have added to the session. Then call tern_recover,
  * which returns the session's lengths and its whole table. The asynchronous form (tern_submit_* and
@@ -102,7 +102,7 @@ typedef uint64_t tern_session;
  *   CONFLICT  Another thread is in a call on this connection: see Threads.
  *   INVALID   An argument is out of range, or does not fit the state of its object. Correct it.
  *   BUSY      A limit on concurrent work is reached, a turn of the session is in flight, or not
- *             every rank of the engine has joined yet. Repeat the call after a pause.
+ *             every rank of the engine has joined yet. Retry after a pause.
  *   QUOTA     A limit of the tenant is reached. Release something, or have the limit raised.
  *   GONE      The handle names something that was closed or has ended, or a process of this engine
  *             died. Drop the handle; after a death, restart the engine.
@@ -110,7 +110,7 @@ typedef uint64_t tern_session;
 
 /* Returns the meaning of the error as a static text. Never NULL. Any thread may call it. */
 TERN_API const char *tern_strerror(enum tern_err err);
-/* Returns what to do about the error: correct, repeat, wait, drop. Any thread may call it. */
+/* Returns what to do about the error: correct, retry, wait, drop. Any thread may call it. */
 TERN_API enum tern_err_category tern_category(enum tern_err err);
 /* Returns the version of the library, such as "0.1.0". */
 TERN_API const char *tern_version(void);

@@ -138,7 +138,7 @@ TERN_API enum tern_err tern_blocks_pin(struct tern_block_set *set,
                                        uint32_t deadline_ms, uint8_t *ret_pinned,
                                        struct tern_block_pin **ret);
 /* Ends the pin and sets *pin to NULL. *pin may be NULL already. After an error the pin still exists
- * and may still pin some of its blocks: repeat the call. */
+ * and may still pin some of its blocks: retry. */
 TERN_API enum tern_err tern_blocks_unpin(struct tern_block_pin **pin, uint32_t deadline_ms);
 
 /* Counts of a set since it was opened. */

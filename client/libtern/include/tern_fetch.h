@@ -43,11 +43,11 @@
  * daemon's configuration). Then it fetches what the source has, and returns TIMED_OUT if that is
  * less than at_least. at_least may be as large as the whole chunks of the session's tokens up to
  * `depth`, or as the written length if that is larger; more is INVALID.
- *   PEER_LOST, CORRUPT, TIMED_OUT  The pages that arrived stay. Repeat, or compute the rest.
+ *   PEER_LOST, CORRUPT, TIMED_OUT  The pages that arrived stay. Retry, or compute the rest.
  *   GONE         The fetch was cancelled, or at_least cannot arrive since the namespace was reset.
  *   BUSY         The source was at its limit for 2 s, although the daemon retried whenever the
  *                source asked it to. Or this host must evict prefixes for the fetched pages, and
- *                copies them to the host tier first. The pages that arrived stay. Repeat after
+ *                copies them to the host tier first. The pages that arrived stay. Retry after
  *                ret->retry_ms.
  *   UNSUPPORTED  The source has the namespace only in pools of another layout or world.
  *   DENIED       The peer does not let this daemon ask for the tenant.
@@ -55,7 +55,7 @@
  * peer NULL: from the pool's own host tier. Use it if the session's Match returned a host_depth
  * above matched. If the host tier has no more than the device, the call loads nothing. It then
  * returns OK, or INVALID if at_least asks for more, because waiting would not help.
- *   BUSY     That prefix is being copied, or one that has to be evicted for it. Repeat in a moment.
+ *   BUSY     That prefix is being copied, or one that has to be evicted for it. Retry in a moment.
  *   CORRUPT  The host's copy is damaged. Compute the prefix again.
  *
  * peer TERN_PEER_DISK: from the daemon's disk, including prefixes stored before the daemon was
@@ -71,14 +71,14 @@
  * first of them to answer. If that peer has nothing or is lost before pages arrive, the daemon
  * tries the next one. ret->host names the peer. If no peer has more than the session, the call
  * fetches nothing and returns OK, at once if there is no peer. at_least must be 0.
- *   BUSY  The tenant has reached its limit of such questions. Repeat in a moment. */
+ *   BUSY  The tenant has reached its limit of such questions. Retry in a moment. */
 TERN_API enum tern_err tern_fetch(struct tern *t, tern_session s, const char *peer,
                                   uint32_t at_least, uint32_t depth, uint64_t step,
                                   uint32_t deadline_ms, struct tern_result *ret);
 /* Fetches as tern_fetch does, ahead of need: no decode waits for it. Other fetches of the tenant
  * have priority at both hosts, and prefetches never fill all the room for fetches. A prefetch
  * always makes progress: one of every 8 batches of pages is a prefetch's.
- *   BUSY  Prefetches fill their part of the room for fetches. Repeat later. */
+ *   BUSY  Prefetches fill their part of the room for fetches. Retry later. */
 TERN_API enum tern_err tern_prefetch(struct tern *t, tern_session s, const char *peer,
                                      uint32_t at_least, uint32_t depth, uint64_t step,
                                      uint32_t deadline_ms, struct tern_result *ret);
@@ -109,7 +109,7 @@ struct tern_ticket {
  *                blob_bytes is more than TERN_BLOB_BYTES. Or, with a WINDOW or RECURRENT group, the
  *                table does not have the STATE of the written length: abort the session, then match
  *                anew.
- *   BUSY         A fetch of the session is under way, or records have run out. Repeat in a moment.
+ *   BUSY         A fetch of the session is under way, or records have run out. Retry in a moment.
  *                Or many pages are allocated beyond the written length: call tern_rewind to that
  *                length first.
  *   GONE         The session's namespace was reset.
@@ -140,7 +140,7 @@ TERN_API enum tern_err tern_handoff(struct tern *t, tern_session s, uint64_t ste
  *   PEER_LOST    The daemon that issued the ticket is not connected.
  *   BUSY         Another fetch of the ticket is under way, the step that writes the ticket's pages
  *                has not passed, the checksums of these pages are being computed, or the ticket's
- *                daemon serves as many transfers as it may: see the text. Repeat after
+ *                daemon serves as many transfers as it may: see the text. Retry after
  *                ret->retry_ms. Or tern_ticket_open made the ticket and its session still runs: the
  *                text has the session's progress. The daemon retries for up to 2 s before it
  *                returns BUSY; with a shorter deadline the error is TIMED_OUT.
@@ -179,7 +179,7 @@ TERN_API enum tern_err tern_ticket_open(struct tern *t, tern_session s, uint32_t
  *   INVALID         Also: the source session was handed over at another length (ret->handed), or
  *                   was rewound below the tokens already compared.
  *   BUSY            Also: the source session has not matched these tokens yet.
- *   TIMED_OUT       The source has committed nothing for too long. Repeat the call.
+ *   TIMED_OUT       The source has committed nothing for too long. Retry.
  *   UNSUPPORTED     Also: this daemon issued the ticket for this pool, and its session still runs;
  *                   or more than 16,384 pages of STATE belong to its end. */
 TERN_API enum tern_err tern_fetch_follow(struct tern *t, tern_session s, const char *ticket,
@@ -240,7 +240,7 @@ struct tern_stored {
  *   QUOTA           The prefix does not fit into the tenant's share of the disk beside what may not
  *                   be evicted: the text names the resource, and tern_error_numbers has the amount
  *                   needed and the most there can be.
- *   BUSY            The limit of concurrent stores is reached. Repeat the call in a moment.
+ *   BUSY            The limit of concurrent stores is reached. Retry in a moment.
  *   GONE            The prefix left memory before it was written, or its namespace was reset.
  *   DISK            The disk failed. Nothing was stored.
  *   CORRUPT         A page in memory does not agree with its checksum. Nothing was stored. */

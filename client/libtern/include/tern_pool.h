@@ -113,7 +113,7 @@ struct tern_layout {
  *   QUOTA    The tenant does not have that much memory left in the regions of this engine's ranks.
  *   INVALID  The layout is wrong; tern_error_text names the field.
  *   BUSY     The daemon is clearing an older unmapped pool to make room, or valid tickets still use
- *            such a pool. Repeat in a moment. */
+ *            such a pool. Retry in a moment. */
 TERN_API enum tern_err tern_pool_open(struct tern *t, const struct tern_layout *layout,
                                       uint32_t deadline_ms, uint64_t *ret_pool,
                                       uint32_t *ret_align_tokens);

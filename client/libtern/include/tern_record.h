@@ -119,7 +119,7 @@ TERN_API enum tern_err tern_record_prepare_rollback(struct tern_records *m, tern
  *              tern_error_text and *ret name the element. The connection stays usable.
  *   GONE       The turn is over, or the session is closed. Nothing was stored.
  *   CORRUPT    A page of the record memory was lost. Nothing was stored: prepare the record anew.
- *   BUSY       The daemon reads as many records as it may. Repeat the put.
+ *   BUSY       The daemon reads as many records as it may. Retry.
  *
  * After TIMED_OUT or DAEMON_LOST call tern_record_get to see whether the record exists. A repeated
  * put appends nothing twice: it returns INVALID, or BUSY while the daemon still reads the first. */

@@ -65,7 +65,7 @@ struct tern_run {
  * the limit is on records or bytes: tern_error_numbers has those numbers. */
 struct tern_shortage {
     uint32_t group, needed, free, evictable, retiring;
-    uint64_t until_step; /* let all ranks pass it, then repeat; 0: no step will free more */
+    uint64_t until_step; /* let all ranks pass it, then retry; 0: no step will free more */
 };
 
 /* An answer. Its arrays are borrowed until the next call on the connection. The result is filled in
@@ -82,7 +82,7 @@ struct tern_result {
                          not search: the tokens up to lengths.written need no computation */
     uint32_t fetched_kib; /* Fetch: KiB of pages that arrived from the network, the disk or the host
                              tier. Recover: KiB from the host tier */
-    uint32_t retry_ms;    /* Fetch, if err is TERN_BUSY: repeat after that many milliseconds; 0:
+    uint32_t retry_ms;    /* Fetch, if err is TERN_BUSY: retry after that many milliseconds; 0:
                              unknown */
     uint32_t host_depth;  /* Match: committed length after a tern_fetch from the host tier; 0 on a
                              resume */
@@ -163,7 +163,7 @@ TERN_API enum tern_err tern_peek_depths(struct tern *t, uint64_t pool,
  * freed pages, or TERN_STEP_NONE. In each case compute the tokens behind ret->lengths.written. The
  * call may be repeated. A list of more than 16,384 tokens, or one too long for one request, may be
  * sent in pieces, and the daemon serves other requests between them. The answer is that of one
- * request at the time of the last piece. If the call fails before the last piece, repeat it, or
+ * request at the time of the last piece. If the call fails before the last piece, retry, or
  * abort or close the session: no other call works on the session then.
  *   INVALID   The request has fewer tokens in common with the session than are committed. A session
  *             is append-only: close it and open another. Or the session is retracted, or the STATE
@@ -190,9 +190,9 @@ TERN_API enum tern_err tern_match(struct tern *t, tern_session s, const struct t
  *                   there can be. Request less; waiting does not help.
  *   INVALID         The lengths do not fit the session, or the session is retracted.
  *   BUSY            No record is free that the operation needs, for instance because too many
- *                   releases wait for a step: repeat the operation after the next step. Or the
+ *                   releases wait for a step: retry after the next step. Or the
  *                   operation would have to evict more than one request may, or to wait for a copy
- *                   to the host tier, or a submitted batch is too much work at once: repeat it in a
+ *                   to the host tier, or a submitted batch is too much work at once: retry in a
  *                   millisecond.
  *
  * A session before and after each call. C, W, A: its committed, written and allocated length. T:
@@ -414,9 +414,9 @@ struct tern_retracted {
  *                   session has more than 32,768 pages of its own: call tern_rewind to the
  *                   committed length first. Or only some pieces of its tern_match have arrived.
  *   BUSY            A fetch or a recover of the session is under way. Wait for it, or cancel it. Or
- *                   too many releases wait for a step: repeat the call after the next step. Or the
+ *                   too many releases wait for a step: retry after the next step. Or the
  *                   host tier keeps prompts that are still to be stored on the disk, for up to 2 s
- *                   each: repeat the call, or use DROP, which needs no room. */
+ *                   each: retry, or use DROP, which needs no room. */
 TERN_API enum tern_err tern_retract(struct tern *t, tern_session s, enum tern_retract_mode mode,
                                     uint64_t step, uint32_t deadline_ms,
                                     struct tern_retracted *ret);
@@ -428,7 +428,7 @@ TERN_API enum tern_err tern_retract(struct tern *t, tern_session s, enum tern_re
  * an error the session stays retracted.
  *   POOL_EXHAUSTED  The device has no room. ret->shortage has what to wait for.
  *   BUSY            That prefix is being copied or committed by another request; or a prefix that
- *                   has to be evicted for it is being copied. Repeat in a moment.
+ *                   has to be evicted for it is being copied. Retry in a moment.
  *   TIMED_OUT       deadline_ms passed first, and the recover is cancelled.
  *   CORRUPT         The host's copy is damaged. Use tern_abort, and compute the prefix again. */
 TERN_API enum tern_err tern_recover(struct tern *t, tern_session s, uint32_t deadline_ms,
@@ -448,7 +448,7 @@ TERN_API enum tern_err tern_namespace_reset(struct tern *t, const struct tern_na
  * reset has not fully reached: peers that are not connected and get the reset when they are, and
  * peers that themselves wait for such a peer. 0: the old content is gone for good. Else the old
  * content stays gone as long as this daemon runs; if the daemon restarts before these peers got the
- * reset, repeat the call. */
+ * reset, retry. */
 TERN_API enum tern_err tern_namespace_reset_peers(struct tern *t, const struct tern_namespace *ns,
                                                   uint32_t deadline_ms, uint32_t *ret_nodes,
                                                   uint32_t *ret_unreached);

@@ -504,7 +504,7 @@ def _open() -> ct.CDLL:
         lib = ct.CDLL(path)
     except OSError as why:
         raise ImportError(
-            f"libtern was not found ({why}): install Tern, or name a built library in TERN_LIBRARY"
+            f"libtern was not found ({why}): install Tern, or set TERN_LIBRARY to the path of a built library"
         ) from None
     for name, (result, takes) in _CALLS.items():
         try:

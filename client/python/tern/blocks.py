@@ -75,7 +75,7 @@ class _Keys:
     def __init__(self, keys: Sequence[bytes]) -> None:
         for key in keys:
             if not isinstance(key, bytes):
-                raise Invalid(f"a key is bytes, and no {type(key).__name__}")
+                raise Invalid(f"a key is bytes, not {type(key).__name__}")
         self.n = len(keys)
         self._bytes = np.frombuffer(b"".join(keys) or b"\0", np.uint8)
         self._keys = np.zeros(self.n, _KEY)
@@ -91,9 +91,9 @@ class _Keys:
 def _array(piece: Piece, written: bool) -> npt.NDArray[np.uint8]:
     view = memoryview(cast(bytes, piece))
     if not view.c_contiguous:
-        raise Invalid("a piece of a value is not contiguous: give its contiguous parts, in their order")
+        raise Invalid("a piece of a value is not contiguous: pass its contiguous parts, in order")
     if written and view.readonly:
-        raise Invalid("a get writes into its values, and a piece of one is read-only")
+        raise Invalid("a get writes into its values, and a piece of a value is read-only")
     return np.frombuffer(view, np.uint8) if view.nbytes else np.empty(0, np.uint8)
 
 
@@ -148,7 +148,7 @@ class BlockPin:
         self.close()
 
     def close(self, *, deadline_ms: int = 0) -> None:
-        """Ends the pin. After an error some blocks may still be pinned: repeat the call."""
+        """Ends the pin. After an error some blocks may still be pinned: retry."""
         if self.connection.is_open:
             self.connection._unpin(self._pointer, milliseconds(deadline_ms))
 

@@ -325,7 +325,7 @@ class Engine:
         Raises:
             Quota: the tenant does not have that much memory left.
             Invalid: the layout is wrong; the text names the field.
-            Busy: the daemon is clearing an older pool. Repeat the call.
+            Busy: the daemon is clearing an older pool. Retry.
         """
         layout, kept = c_layout(groups, bytes, host_bytes, supersede, shard, stages, align_tokens)
         handle, align = ct.c_uint64(), ct.c_uint32()
@@ -431,9 +431,9 @@ class Pool:
         """
         g = self.group(name)
         if self.device:
-            raise Unsupported(f"the pool lies on {self.device}: Pool.view has its pages, for that GPU alone")
+            raise Unsupported(f"the pool lies on {self.device}: use Pool.view, which gives its pages on that GPU")
         if self._bytes is None:
-            raise DaemonLost("this connection was closed, and its pages are mapped no more: connect again")
+            raise DaemonLost("this connection was closed, and its pages are no longer mapped: connect again")
         count, dtype = self.nbytes // g.page_bytes, dtype_of(g.name, g.dtype)
         flat: npt.NDArray[Any] = np.frombuffer(self._bytes, dtype=dtype, count=count * math.prod(g.shape))
         return flat.reshape((count, *g.shape))
@@ -449,7 +449,7 @@ class Pool:
 
         g, handle = self.group(name), self.connection._handle
         if handle is None:
-            raise DaemonLost("this connection was closed, and its pages are mapped no more: connect again")
+            raise DaemonLost("this connection was closed, and its pages are no longer mapped: connect again")
         return Pages(handle, g, self.base, self.nbytes // g.page_bytes, self.ordinal)
 
     def done_step(self, step: int) -> None:
@@ -501,7 +501,7 @@ class Pool:
         c, g = self.connection, self.group(group)
         rows = np.ascontiguousarray(pages, np.uint32)
         if rows.ndim != 2 or rows.shape[1] != 2:
-            raise Invalid("pages are rows of an index and a generation: see Session.page_refs")
+            raise Invalid("pages must be rows of an index and a generation: see Session.page_refs")
         handle = ct.c_void_p(number("stream", stream, U64_MAX))
         first = rows.ctypes.data_as(ct.POINTER(_lib.Page))
         of = _lib.Checksums(step_number(step), g.page_bytes, g.units, len(rows), first)

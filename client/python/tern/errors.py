@@ -17,7 +17,7 @@ class Shortage:
     free: int
     evictable: int  # in prefixes that nobody pins
     retiring: int  # free when a step has passed
-    until_step: int  # let all ranks pass it, then repeat; 0: no step will free more
+    until_step: int  # let all ranks pass it, then retry; 0: no step will free more
 
 
 class TernError(Exception):
@@ -46,7 +46,7 @@ class Malformed(TernError):
 
 
 class Unsupported(TernError):
-    """The daemon, the peer or this machine cannot do that. Do not repeat the call."""
+    """The daemon, the peer or this machine cannot do that. Do not retry."""
 
     kind = "UNSUPPORTED"
 
@@ -87,7 +87,7 @@ class TimedOut(TernError):
 
 
 class Busy(TernError):
-    """A limit on concurrent work is reached: repeat the call, after `retry_ms` if that is not 0."""
+    """A limit on concurrent work is reached: retry, after `retry_ms` if that is not 0."""
 
     kind = "BUSY"
 

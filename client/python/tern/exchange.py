@@ -89,7 +89,7 @@ class Pages:
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         if self.device is None:
-            raise AttributeError("these pages are memory of the host: use DLPack, or Pool.pages")
+            raise AttributeError("these pages are in host memory: use DLPack, or Pool.pages")
         return {
             "shape": self.shape,
             "typestr": self.dtype.str,
@@ -117,7 +117,7 @@ class Pages:
         """
         del stream, max_version
         if copy or (dl_device is not None and tuple(dl_device) != self.__dlpack_device__()):
-            raise BufferError("pages are handed out where they lie, and never copied")
+            raise BufferError("pages are exported in place, and never copied")
         if self.dtype.kind not in _CODES or not self.dtype.isnative:
             raise BufferError(f"DLPack has no type for {self.dtype}")
         shape = (ct.c_int64 * len(self.shape))(*self.shape)

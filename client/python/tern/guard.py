@@ -34,9 +34,10 @@ class Guard:
 
     def refusal(self) -> Conflict | DaemonLost:
         if os.getpid() != self._pid:  # at the fork, another thread of the parent was in a call
-            return DaemonLost("this is a forked child, and the connection is its parent's: connect anew")
+            return DaemonLost("the connection belongs to the parent of this forked process: open another one here")
         return Conflict(
-            "another thread is in a call on this connection: hand it on between calls, or let each thread connect by itself"
+            "another thread is in a call on this connection: use a connection in one thread at a time, or give each thread "
+            "its own"
         )
 
 

@@ -35,20 +35,20 @@ TokenList = Sequence[int] | npt.NDArray[np.integer[Any]]
 def choice(table: dict[str, int], what: str, word: str) -> int:
     """Returns the number of a word, or raises Invalid with the words that are allowed."""
     if word not in table:
-        raise Invalid(f"{what}={word!r}: say one of {', '.join(map(repr, table))}")
+        raise Invalid(f"{what}={word!r}: use one of {', '.join(map(repr, table))}")
     return table[word]
 
 
 def encoded(what: str, text: object) -> bytes:
     """Returns a string as libtern takes it, or raises Invalid with the name of the argument."""
     if not isinstance(text, str):
-        raise Invalid(f"{what}={text!r}: say a string")
+        raise Invalid(f"{what}={text!r}: pass a string")
     if "\0" in text:
-        raise Invalid(f"{what}={text!r}: a string of libtern has no NUL in it")
+        raise Invalid(f"{what}={text!r}: a string for libtern must have no NUL")
     try:
         return text.encode()
     except UnicodeEncodeError:
-        raise Invalid(f"{what}={text!r}: half of a surrogate pair is no character") from None
+        raise Invalid(f"{what}={text!r}: the string has half of a surrogate pair") from None
 
 
 def encoded_or_none(what: str, text: object) -> bytes | None:
@@ -64,9 +64,9 @@ def number(what: str, value: object, most: int = U32_MAX) -> int:
     try:
         n = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
-        raise Invalid(f"{what}={value!r}: say a whole number") from None
+        raise Invalid(f"{what}={value!r}: pass a whole number") from None
     if not 0 <= n <= most:
-        raise Invalid(f"{what}={n}: say a number from 0 to {most}")
+        raise Invalid(f"{what}={n}: pass a number from 0 to {most}")
     return n
 
 
@@ -75,7 +75,7 @@ def step_number(value: object) -> int:
         return number("step", value, STEP_NONE)
     except Invalid:
         raise Invalid(
-            f"step={value!r}: say the number of the last step that may touch the pages, "
+            f"step={value!r}: pass the number of the last step that may touch the pages, "
             "or tern.STEP_NONE if nothing is in flight"
         ) from None
 
@@ -92,7 +92,7 @@ def dtype_of(group: str, dtype: str) -> np.dtype[Any]:
             f"group {group!r}: NumPy has no dtype={dtype!r}: use uint16 for bfloat16, uint8 for 8-bit floats"
         ) from None
     if found.hasobject or found.itemsize == 0:
-        raise Invalid(f"group {group!r}: dtype={dtype!r} has no bytes of its own that a page could have")
+        raise Invalid(f"group {group!r}: dtype={dtype!r} has no fixed size in bytes")
     return found
 
 
@@ -209,15 +209,15 @@ def c_ids(tokens: TokenList) -> Ids:
     """Returns the tokens as a uint32 array. Raises Invalid if one of them is no 32-bit id."""
     given = np.asarray(tokens)
     if given.ndim != 1:
-        raise Invalid(f"tokens are a list of numbers, not of shape {given.shape}")
+        raise Invalid(f"tokens must be a list of numbers, not of shape {given.shape}")
     if given.dtype == np.uint32:
         return np.ascontiguousarray(given)
     if given.dtype.kind not in "iu" and len(given):
-        raise Invalid(f"tokens are integers below 2**32, not {given.dtype}")
+        raise Invalid(f"tokens must be integers below 2**32, not {given.dtype}")
     wrong = (given < 0) | (given > 0xFFFFFFFF) if len(given) else given
     if wrong.any():
         at = int(wrong.argmax())
-        raise Invalid(f"token {given[at]} at position {at} is no 32-bit id")
+        raise Invalid(f"token {given[at]} at position {at} is not a 32-bit id")
     return given.astype(np.uint32)
 
 
@@ -243,7 +243,7 @@ def c_axes(g: Group, itemsize: int) -> ct.Array[_lib.Axis] | None:
     if not g.axes:
         return None
     if len(g.axes) != len(g.shape):
-        raise Invalid(f"group {g.name!r} has {len(g.shape)} axes and {len(g.axes)} names of axes")
+        raise Invalid(f"group {g.name!r} has {len(g.shape)} axes and {len(g.axes)} names of axes: name each axis")
     axes = (_lib.Axis * len(g.axes))()
     for i, name in enumerate(g.axes):
         length, stride = g.shape[i], math.prod(g.shape[i + 1 :]) * itemsize

@@ -75,7 +75,7 @@ class Lease:
     @property
     def _l(self) -> ct.c_void_p:
         if self._pointer is None:
-            raise DaemonLost("this lease was closed, or its connection: begin another one")
+            raise DaemonLost("this lease or its connection was closed: begin another lease")
         return self._pointer
 
     def _drop(self) -> None:

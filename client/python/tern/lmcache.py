@@ -47,7 +47,7 @@ class TernConnector:
         self, *, value_bytes: int | Sequence[int] = (), namespace: str = "", workers: int = 2, **tern: Any
     ) -> None:
         if not isinstance(workers, int) or workers < 1:
-            raise Invalid(f"workers is a number from 1 on, and not {workers!r}")
+            raise Invalid(f"workers must be a number of at least 1, not {workers!r}")
         tern.setdefault("sets_max", workers)
         self.store = Store(Settings.of(tern))
         self._namespace = Namespace(model=namespace or "lmcache", salt=FORMAT)
@@ -120,7 +120,7 @@ class TernConnector:
                 missing = told.count(False) if number < 0 else 0
                 done: Completion = (abs(number), not missing, f"{missing} of {len(told)} blocks" if missing else "", told)
             except Exception as error:  # LMCache waits for each id, so each gets a completion
-                log.exception("Tern's connector has an error of its own")
+                log.exception("Tern's connector failed by a bug of its own")
                 done = (abs(number), False, str(error), None)
             with self._lock:
                 self._done.append(done)
@@ -133,7 +133,7 @@ class TernConnector:
                     self.store.counts["sizes INVALID"] += 1
                     return None
                 self._sets[size] = self.store.of(self._namespace, "lmcache", size)
-                log.warning("objects of %d bytes: name that in value_bytes to find them before the first is stored", size)
+                log.warning("objects of %d bytes: set value_bytes to that number to find objects before the first store", size)
             return self._sets[size]
 
     def _move(self, call: Call, keys: Sequence[str], views: Sequence[Any]) -> list[bool]:

@@ -65,9 +65,9 @@ def _logprobs(given: object) -> Logprobs:
         with np.errstate(over="ignore"):  # the daemon reports the one that is not finite
             values = np.ascontiguousarray(given, np.float32)
     except (TypeError, ValueError):
-        raise Invalid("log-probabilities are a list of numbers") from None
+        raise Invalid("log-probabilities must be a list of numbers") from None
     if np.ndim(given) != 1:  # type: ignore[arg-type]
-        raise Invalid(f"log-probabilities are a list of numbers, not of shape {np.shape(given)}")  # type: ignore[arg-type]
+        raise Invalid(f"log-probabilities must be a list of numbers, not of shape {np.shape(given)}")  # type: ignore[arg-type]
     return values
 
 
@@ -76,9 +76,9 @@ def _bytes(name: str, given: object) -> Bytes:
     try:
         array = given if isinstance(given, np.ndarray) else np.asarray(memoryview(given))  # type: ignore[arg-type]
     except TypeError:
-        raise Invalid(f"blob {name!r}: say bytes or an array, not {type(given).__name__}") from None
+        raise Invalid(f"blob {name!r}: pass bytes or an array, not {type(given).__name__}") from None
     if array.dtype.hasobject:
-        raise Invalid(f"blob {name!r}: an array of objects has no bytes of its own")
+        raise Invalid(f"blob {name!r}: an array of objects has no bytes to store")
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
@@ -123,7 +123,7 @@ def _copied(s: _lib.Section, dtype: type[np.generic]) -> npt.NDArray[Any]:
     array = np.empty(s.bytes // np.dtype(dtype).itemsize, dtype)
     err = lib.tern_section_read(ct.byref(s), 0, array.ctypes.data, s.bytes)
     if err:
-        raise error_of(err, "a section that has not as many bytes as it says")
+        raise error_of(err, "a section of the record is shorter than its header says")
     return array
 
 

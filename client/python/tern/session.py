@@ -384,8 +384,8 @@ class Session:
             depth: the most tokens to fetch; 0: all.
 
         Raises:
-            PeerLost, Corrupt, TimedOut: the pages that arrived stay. Repeat, or compute the rest.
-            Busy: the source is at its limit. Repeat after `retry_ms`.
+            PeerLost, Corrupt, TimedOut: the pages that arrived stay. Retry, or compute the rest.
+            Busy: the source is at its limit. Retry after `retry_ms`.
             Gone: the fetch was cancelled, or at_least cannot arrive.
         """
         wanted = number("at_least", at_least), number("depth", depth)

@@ -47,14 +47,14 @@ def check_version() -> None:
         have = {f.name for f in dataclasses.fields(cls)}
         for name in names:
             if name not in have:
-                raise Unsupported(f"tern.sglang is for SGLang 0.5.23; this one's {cls.__name__} has no {name!r}")
+                raise Unsupported(f"tern.sglang is for SGLang 0.5.23, and this SGLang's {cls.__name__} has no {name!r}")
 
 
 def _check(config: HiCacheStorageConfig) -> None:
     if not config.model_name:
         raise Invalid("SGLang names no model, so pages of several models would have equal keys: set --served-model-name")
     if config.dcp_size > 1:
-        raise Unsupported(f"SGLang 0.5.23 has decode context parallelism ({config.dcp_size}) with its own back ends alone")
+        raise Unsupported(f"SGLang 0.5.23 supports decode context parallelism ({config.dcp_size}) only with its own back ends")
 
 
 def _front(there: Sequence[bool]) -> int:
@@ -155,7 +155,7 @@ def _spans(tensors: Sequence[Any]) -> Spans:
     """Returns the addresses of tensors, which lie on the CPU and have one size."""
     for t in tensors:
         if t.device.type != "cpu" or not t.is_contiguous() or t.nbytes != tensors[0].nbytes:
-            raise Invalid(f"values are contiguous tensors of one size on the CPU, and not {t.shape} on {t.device}")
+            raise Invalid(f"values must be contiguous tensors of one size on the CPU, not {t.shape} on {t.device}")
     at = np.array([[t.data_ptr()] for t in tensors], np.uint64).reshape(len(tensors), 1)
     return Spans(at, (tensors[0].nbytes if len(tensors) else 0,))
 
@@ -289,7 +289,7 @@ class TernHiCache(HiCacheStorage):
             if transfer.hit_policy == PoolHitPolicy.TRAILING_PAGES:
                 window = max(1, len(transfer.keys or ()))
             elif transfer.hit_policy != PoolHitPolicy.ALL_PAGES:
-                raise Unsupported(f"tern.sglang has no policy {transfer.hit_policy!r}")
+                raise Unsupported(f"tern.sglang does not support the policy {transfer.hit_policy!r}")
             run, ends = 0, set()
             for n, one in enumerate(there, 1):
                 run = run + 1 if one else 0
@@ -334,7 +334,7 @@ class TernHiCache(HiCacheStorage):
 
     def _tensors(self) -> StoreSet:
         if self._values is None:
-            raise Unsupported('tensors are for an engine without "interface_v1", and here it is set')
+            raise Unsupported('tensors need an engine without "interface_v1", and it is set')
         return self._values
 
     def exists(self, key: str) -> bool:

@@ -55,7 +55,7 @@ def block_key(name: str | bytes) -> bytes:
 def size(what: str, given: Size) -> int:
     """Returns the number of bytes, written as in ternd.yaml: digits, then K, M, G or T."""
     if not (found := re.fullmatch(r"([0-9]+)([KMGT]?)", str(given))):
-        raise Invalid(f"{what} is a number of bytes, such as 4294967296 or \"4G\", and not {given!r}")
+        raise Invalid(f"{what} must be a number of bytes, such as 4294967296 or \"4G\", not {given!r}")
     return int(found[1]) << 10 * " KMGT".index(found[2] or " ")
 
 
@@ -90,13 +90,13 @@ class Settings:
     def of(cls, given: object) -> Settings:
         names = [f.name for f in fields(cls)]
         if not isinstance(given, Mapping):
-            raise Invalid(f"Tern's settings are a mapping of {', '.join(names)}; this is {given!r}")
+            raise Invalid(f"Tern's settings must be a mapping of {', '.join(names)}, not {given!r}")
         for name in given:
             if name not in names:
-                raise Invalid(f"{name!r} is no setting of Tern's; there are {', '.join(names)}")
+                raise Invalid(f"{name!r} is not a setting of Tern; the settings are {', '.join(names)}")
         for name in ("socket", "pool_bytes"):
             if name not in given:
-                raise Invalid(f"Tern's settings have no {name!r}")
+                raise Invalid(f"Tern's settings need {name!r}")
         settings = cls(**given)
         for name in ("pool_bytes", "host_bytes"):
             sizes = getattr(settings, name)
@@ -104,9 +104,9 @@ class Settings:
                 settings.bytes_of(group, name)
         for name in ("threads", "sets_max", "find_ms", "copy_ms"):
             if not isinstance(value := getattr(settings, name), int) or value < 1:
-                raise Invalid(f"{name} is a number from 1 on, and not {value!r}")
+                raise Invalid(f"{name} must be a number of at least 1, not {value!r}")
         if settings.hosts is not None and (not isinstance(settings.hosts, str) or not settings.hosts):
-            raise Invalid(f'hosts is "any", or the name of a peer, and not {settings.hosts!r}')
+            raise Invalid(f'hosts must be "any" or the name of a peer, not {settings.hosts!r}')
         return settings
 
     def bytes_of(self, group: str, name: str) -> int:
@@ -218,7 +218,7 @@ class StoreSet:
             self.store.check_pause()
             while not self._idle and self._opened >= self._most:
                 if not self.store.changed.wait(end - time.monotonic()):
-                    raise Busy(f"{self._opened} threads use {self.group!r} at once: raise sets_max")
+                    raise Busy(f"{self._opened} threads use {self.group!r} at once, which is the limit: raise sets_max")
             if self._idle:
                 return self._idle.pop()
             self._opened += 1
@@ -354,7 +354,7 @@ class Store:
         if self._paused_until is None:
             return
         if (left := self._paused_until - time.monotonic()) > 0:
-            raise Paused(f"the daemon was lost or did not answer, and is tried again in {left:.1f} s")
+            raise Paused(f"the daemon was lost or did not answer: the next attempt is in {left:.1f} s")
         self.pause()
 
     def pause(self) -> None:

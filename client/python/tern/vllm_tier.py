@@ -112,11 +112,11 @@ class TernTier(SecondaryTierManager):
         super().__init__(offloading_spec, primary_kv_view, tier_type, backpressure_detector)
         self.locality = Locality(locality) if locality is not None else None
         if copy_threads < 1:
-            raise Invalid(f"copy_threads is a number from 1 on, and not {copy_threads}")
+            raise Invalid(f"copy_threads must be a number of at least 1, not {copy_threads}")
         tern.setdefault("sets_max", copy_threads + 1)
         rows = np.asarray(primary_kv_view)
         if rows.ndim != 2 or rows.itemsize != 1 or not rows.flags.c_contiguous:
-            raise Invalid(f"vLLM's primary tier is bytes [chunk, byte] without gaps, and not {rows.shape} of {rows.dtype}")
+            raise Invalid(f"vLLM's primary tier must be bytes [chunk, byte] without gaps, not {rows.shape} of {rows.dtype}")
         self._first, self._row = rows.ctypes.data, rows.shape[1]
         del rows  # vLLM releases the view, and no reference to it may remain then
         self._store = Store(Settings.of(tern))
@@ -253,7 +253,7 @@ class TernTier(SecondaryTierManager):
                     self._blocks.touch([block_key(key) for key in touched])
                 there = self._blocks.find([block_key(key) for key in new])
             except Exception:  # without an answer, the look-up would be RETRY in every step
-                log.exception("Tern's tier has an error of its own: a look-up of %d chunks", len(new))
+                log.exception("Tern's tier failed by a bug of its own: a look-up of %d chunks", len(new))
                 there = [False] * len(new)
             with self._lock:
                 for key, one in zip(new, there):
@@ -271,7 +271,7 @@ class TernTier(SecondaryTierManager):
                 try:
                     result = self._move(job)
                 except Exception:  # vLLM waits for each job, and its chunks are pinned until then
-                    log.exception("Tern's tier has an error of its own: job %d", job.job_id)
+                    log.exception("Tern's tier failed by a bug of its own: job %d", job.job_id)
                     result = JobResult(job_id=job.job_id, success=False)
                 with self._lock:
                     self._finished.append(result)

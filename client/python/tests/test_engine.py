@@ -135,7 +135,7 @@ def test_fork_leaves_the_connection_to_the_parent(daemons: tuple[Daemon, Daemon]
                 c.stats,
             ]
             for call in calls:
-                assert "forked child, and the connection is its parent's" in in_a_child(call)
+                assert "belongs to the parent of this forked process" in in_a_child(call)
             assert in_a_child(c.close) == "nothing"
             assert in_a_child(lambda: tern.connect(daemons[0].socket).ping()) == "nothing"
             s.extend(append=[7], written=PAGE + 1, allocated=PAGE + 1)  # no part of the refused call took effect
@@ -293,7 +293,7 @@ def test_refusals_are_typed_and_say_why(engine: tern.Engine) -> None:
         s.extend(written=40, allocated=40)
         with pytest.raises(tern.Invalid, match="TERN_STEP_NONE"):
             s.commit(32, step=0)
-        with pytest.raises(tern.Invalid, match="depth 30 is no multiple of 16: use 16 or 32") as why:
+        with pytest.raises(tern.Invalid, match="depth 30 is not a multiple of 16: use 16 or 32") as why:
             s.commit(30, step=tern.STEP_NONE)
         assert why.value.align == 16
         with pytest.raises(tern.Invalid, match="rewind with length 41 is refused: the length is above the allocated length"):
@@ -309,7 +309,7 @@ def test_refusals_are_typed_and_say_why(engine: tern.Engine) -> None:
         with pytest.raises(tern.Invalid, match="allocated is less than before, and only a rewind"):
             s.extend(allocated=39)
         s.extend(allocated=48)
-        with pytest.raises(tern.Invalid, match="above the written length: raise that by tern_extend"):
+        with pytest.raises(tern.Invalid, match="above the written length: raise the written length by tern_extend"):
             s.commit(48, step=tern.STEP_NONE)
         s.commit(32, step=tern.STEP_NONE)
         with pytest.raises(tern.Invalid, match="below the committed length, which cannot shrink"):
@@ -336,7 +336,7 @@ def test_refusals_are_typed_and_say_why(engine: tern.Engine) -> None:
         for op, base in zip(batch.run(), (39, 41)):
             assert isinstance(op.error, tern.Conflict)
             assert f"begin at base {base}, and the session has 40 tokens: base is 40" in str(op.error)
-        with pytest.raises(tern.Invalid, match="say one of 'host', 'drop'"):
+        with pytest.raises(tern.Invalid, match="use one of 'host', 'drop'"):
             s.retract("away", step=tern.STEP_NONE)
     with pytest.raises(tern.Gone):
         s.extend(allocated=4)
@@ -380,15 +380,15 @@ def test_arguments_are_named(engine: tern.Engine) -> None:
                     call(wrong)
         steps: list[Callable[[Any], object]] = [pool.done_step, connection.wait_published, lambda x: s.close(step=x)]
         for forgotten in steps:
-            with pytest.raises(tern.Invalid, match="step=None: say the number of the last step .* tern.STEP_NONE"):
+            with pytest.raises(tern.Invalid, match="step=None: pass the number of the last step .* tern.STEP_NONE"):
                 forgotten(none)
-        with pytest.raises(tern.Invalid, match="peer=7: say a string"):
+        with pytest.raises(tern.Invalid, match="peer=7: pass a string"):
             s.fetch(7, step=1)  # type: ignore[arg-type]
         s.extend(allocated=np.uint32(40), written=np.int64(40))  # type: ignore[arg-type]
         assert (s.committed, s.written, s.allocated) == (0, 40, 40) and len(batch) == 0
     for part in ("model", "revision", "kv_dtype", "lora", "salt"):
         parts: dict[str, Any] = {part: 7}
-        with pytest.raises(tern.Invalid, match=f"^{part}=7: say a string"):
+        with pytest.raises(tern.Invalid, match=f"^{part}=7: pass a string"):
             pool.session(tern.Namespace(**parts))
     pool.close()
 
@@ -400,7 +400,7 @@ def test_layouts_are_refused_by_the_name_of_the_group(engine: tern.Engine) -> No
         ("page_tokens", {"page_tokens": 0}),
         ("window=-1", {"window": -1}),
         (r"shape\[1\]=-2", {"shape": (2, -2)}),
-        ("say one of 'history'", {"family": "windows"}),
+        ("use one of 'history'", {"family": "windows"}),
         ("3 axes and 1 names", {"axes": ("token",)}),
         ("page_bytes", {"shape": (2, 0, 8)}),
         ("units", {"units": 7}),
@@ -445,7 +445,7 @@ def test_tokens_are_32_bit_ids(engine: tern.Engine) -> None:
         for tokens in wrong:
             with pytest.raises(tern.Invalid, match="token|integers"):
                 s.match(tokens)
-        with pytest.raises(tern.Invalid, match="token -1 at position 1 is no 32-bit id"):
+        with pytest.raises(tern.Invalid, match="token -1 at position 1 is not a 32-bit id"):
             s.match([1, -1])
         assert s.match([0, 2**32 - 1]).tokens == 2
         assert s.match(np.array([0, 2**32 - 1, 7], np.int64)).tokens == 3

@@ -139,7 +139,7 @@ def test_what_is_no_record_is_named(pool: tern.Pool) -> None:
                 turn.append_record(range(2), np.zeros((2, 1)))
             with pytest.raises(tern.Invalid, match="a list of numbers"):
                 turn.append_record(range(2), ["a", "b"])  # type: ignore[list-item]
-            with pytest.raises(tern.Invalid, match="blob 'a': say bytes or an array"):
+            with pytest.raises(tern.Invalid, match="blob 'a': pass bytes or an array"):
                 turn.append_record(range(2), blobs={"a": 7})
             with pytest.raises(tern.Invalid, match="1 to 31 bytes"):
                 turn.append_record(range(2), blobs={"a" * 32: b"x"})

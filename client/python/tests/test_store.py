@@ -161,7 +161,7 @@ def test_what_is_wrong_is_refused_at_the_start(daemon: Daemon) -> None:
         ({"socket": "x"}, "no 'pool_bytes'"),
         ({"socket": "x", "pool_bytes": 1, "pool": 2}, "'pool' is no setting"),
         ({"socket": "x", "pool_bytes": 1, "sets_max": 0}, "sets_max"),
-        ({"socket": "x", "pool_bytes": "1X"}, "pool_bytes is a number of bytes"),
+        ({"socket": "x", "pool_bytes": "1X"}, "pool_bytes must be a number of bytes"),
         ({"socket": "x", "pool_bytes": {"kv": -1}}, "pool_bytes of kv"),
         ({"socket": "x", "pool_bytes": 1, "hosts": ""}, "hosts is"),
         ({"socket": "x", "pool_bytes": 1, "hosts": ["any"]}, "hosts is"),

@@ -69,7 +69,7 @@ def instance(daemons: tuple[Daemon, Daemon]) -> Iterator[Instance]:
     [
         ({}, "lacks 'socket'"),
         ({"socket": "/s"}, "lacks 'pool_bytes'"),
-        ({"socket": "/s", "pool_bytes": "4 GB"}, "pool_bytes='4 GB': say a number of bytes"),
+        ({"socket": "/s", "pool_bytes": "4 GB"}, "pool_bytes='4 GB': pass a number of bytes"),
         ({"socket": "/s", "pool_bytes": True}, "pool_bytes=True"),
         ({"socket": "/s", "pool_bytes": 0}, "pool_bytes=0"),
         ({"socket": "/s", "pool_bytes": "4G", "sokcet": 1}, "has 'sokcet': Tern knows socket, pool_bytes"),
@@ -91,9 +91,9 @@ def test_settings() -> None:
 @pytest.mark.parametrize(
     ("part", "name", "value", "says"),
     [
-        ("kv_transfer_config", "kv_load_failure_policy", "fail", "say 'recompute'"),
-        ("kv_transfer_config", "kv_role", "kv_producer", "say 'kv_both'"),
-        ("parallel_config", "tensor_parallel_size", 3, "tensor_parallel_size=3: tern.vllm carries 1, 2, 4, 8"),
+        ("kv_transfer_config", "kv_load_failure_policy", "fail", "use 'recompute'"),
+        ("kv_transfer_config", "kv_role", "kv_producer", "use 'kv_both'"),
+        ("parallel_config", "tensor_parallel_size", 3, "tensor_parallel_size=3: tern.vllm supports 1, 2, 4, 8"),
         ("parallel_config", "pipeline_parallel_size", 2, "pipeline_parallel_size=2"),
         ("parallel_config", "data_parallel_size", 2, "data_parallel_size=2"),
         ("parallel_config", "decode_context_parallel_size", 2, "decode_context_parallel_size=2"),
@@ -174,7 +174,7 @@ def test_tensors_are_refused() -> None:
     assert [one.stride for one in layers_of(layout, made(), BLOCKS)[0]] == [512, 512]
     turned = {layer: HostTensor(np.zeros((BLOCKS, BLOCK, 2, 8), np.uint16).swapaxes(1, 2)) for layer in LAYERS}
     for tensors, says in (
-        (made(device="cuda"), "host memory alone"),
+        (made(device="cuda"), "host memory only"),
         (made(at=(BLOCKS, 2, 32, 8)), "of shape"),
         (made(dtype="torch.float16"), "torch.float16"),
         (turned, "one run of bytes"),

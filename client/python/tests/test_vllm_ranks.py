@@ -148,7 +148,7 @@ def test_a_rank_that_has_joined_alone_joins_once_more(
 
 
 def test_what_cannot_be_divided_is_refused_by_name() -> None:
-    with pytest.raises(Refused, match="states of linear attention over 1 rank alone"):
+    with pytest.raises(Refused, match="states of linear attention on 1 rank only"):
         layout_of(cache_config(*(of_rank(spec, RANKS) for spec in LINEAR)), RANKS, HEADS)
     with pytest.raises(Refused, match="each of 2 ranks has 2 heads of KV in a group, where the model has 2"):
         layout_of(cache_config(FullAttentionSpec()), RANKS, HEADS)

@@ -11,7 +11,7 @@
 
 #define STEP_TOO_MUCH                                                                              \
     "the Step has more work than one Step may do: the earlier operations are done, and a commit "  \
-    "as far as its lengths show; repeat the rest, which continues the work"
+    "as far as its lengths show; retry the rest, which continues the work"
 
 #define TICKET_GONE                                                                                \
     "the ticket is gone: it was fetched or dropped, it expired, its session ended before the "     \

@@ -106,7 +106,7 @@ TEST(use_in_a_forked_child_is_refused_by_name_without_a_system_call)
         prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT);
         as_wanted =
             tern_ping(t, 0) == TERN_DAEMON_LOST && tern_poll(t, &answer) == TERN_DAEMON_LOST;
-        ends(as_wanted && strstr(tern_error_text(t), "forked child"));
+        ends(as_wanted && strstr(tern_error_text(t), "forked process"));
     }
     child_is_ok(pid);
     pid = fork();

@@ -41,7 +41,7 @@ def cbor(value: object) -> bytes:
         return _head(3, len(text)) + text
     if isinstance(value, (list, tuple)):
         return _head(4, len(value)) + b"".join(cbor(item) for item in value)
-    raise TypeError(f"vLLM hashes no {type(value).__name__}")
+    raise TypeError(f"vLLM cannot hash a {type(value).__name__}")
 
 
 def _head(major: int, n: int) -> bytes:
@@ -266,7 +266,7 @@ class Blocks:
             return None
         if len(change.tokens) % self.block_size:
             raise Unfit(
-                f"chunks of {len(change.tokens)} tokens are no whole number of blocks of {self.block_size}: say vLLM's "
+                f"chunks of {len(change.tokens)} tokens are not a whole number of blocks of {self.block_size}: pass vLLM's "
                 "--block-size"
             )
         if self._blocks + len(change.tokens) // self.block_size > BLOCKS_MAX:

@@ -132,7 +132,8 @@ async def follow(requests: Async, ns: Namespace | None, blocks: Blocks, publishe
         async with aclosing(requests.subscribe(ns, start=1, tokens=True)) as changes:
             async for change in changes:
                 if change.lost and begun:
-                    print(f"tern.vllm.events: {change.lost} changes were lost; beginning anew", file=sys.stderr, flush=True)
+                    why = f"{change.lost} changes were lost; starting again from the current tree"
+                    print(f"tern.vllm.events: {why}", file=sys.stderr, flush=True)
                     return
                 begun = True
                 blocks.take(change)
@@ -169,7 +170,7 @@ async def bridge(socket: str, pools: Pools, blocks: Blocks, publisher: Publisher
                     finally:
                         requests.close()
             except DaemonLost as why:
-                print(f"tern.vllm.events: {why}; trying again", file=sys.stderr, flush=True)
+                print(f"tern.vllm.events: {why}; retrying", file=sys.stderr, flush=True)
             await asyncio.sleep(pause)
             pause = min(2 * pause, PAUSE_MOST_S)
     finally:
@@ -178,9 +179,9 @@ async def bridge(socket: str, pools: Pools, blocks: Blocks, publisher: Publisher
 
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tern.vllm.events", description=__doc__)
-    parser.add_argument("--socket", required=True, help="the tenant's; its events_tokens has to be true")
-    parser.add_argument("--model", required=True, help="as the vLLM instances name it")
-    parser.add_argument("--revision", default="", help="vLLM's and the connector's, those that are set, joined by /")
+    parser.add_argument("--socket", required=True, help="socket of the tenant, whose events_tokens must be true")
+    parser.add_argument("--model", required=True, help="name of the model, as the vLLM instances use it")
+    parser.add_argument("--revision", default="", help="revisions of vLLM and the connector that are set, joined by /")
     parser.add_argument("--kv-dtype", default="torch.bfloat16/None", help="the model's dtype and quantization")
     parser.add_argument("--block-size", type=int, required=True, help="vLLM's --block-size")
     parser.add_argument("--seed", default=os.environ.get("PYTHONHASHSEED", DEFAULT_SEED), help="vLLM's PYTHONHASHSEED")
@@ -189,18 +190,18 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         action="append",
         default=[],
         metavar="NAME=PATH",
-        help="an adapter, as vLLM's --lora-modules names it; all of them in that order, from which they have their ids",
+        help="an adapter, as in vLLM's --lora-modules; name all adapters in the same order, which sets their ids",
     )
-    parser.add_argument("--salts", metavar="FILE", help="a cache_salt in each line, with which prefixes are told, too")
-    parser.add_argument("--whole", action="store_true", help="hashes of 32 bytes, not numbers of 64 bits")
-    parser.add_argument("--endpoint", default="tcp://*:5557", help="where routers subscribe")
-    parser.add_argument("--replay", help="where routers ask for what they missed")
+    parser.add_argument("--salts", metavar="FILE", help="a cache_salt in each line, whose prefixes are published, too")
+    parser.add_argument("--whole", action="store_true", help="publish hashes of 32 bytes in place of numbers of 64 bits")
+    parser.add_argument("--endpoint", default="tcp://*:5557", help="endpoint at which routers subscribe")
+    parser.add_argument("--replay", help="endpoint at which routers request missed events")
     parser.add_argument("--topic", default="")
     told = parser.parse_args(words)
     if told.block_size < 1:
-        parser.error("--block-size: 1 or more")
+        parser.error("--block-size must be at least 1")
     if wrong := [words for words in told.lora if not all(words.partition("="))]:
-        parser.error(f"--lora {wrong[0]}: say NAME=PATH")
+        parser.error(f"--lora {wrong[0]}: pass NAME=PATH")
     return told
 
 

@@ -37,7 +37,7 @@ def handed(params: Mapping[str, Any] | None, block: int, prompt: int) -> Handed 
         return None
     ticket, tokens = params.get(TICKET), params.get(TOKENS)
     if not isinstance(ticket, str) or not isinstance(tokens, int) or isinstance(tokens, bool):
-        raise ValueError(f"kv_transfer_params lacks {TICKET} or {TOKENS}: pass on what the prefill instance answered")
+        raise ValueError(f"kv_transfer_params lacks {TICKET} or {TOKENS}: pass on the answer of the prefill instance")
     if not 0 < tokens < prompt or tokens % block:
-        raise ValueError(f"{TOKENS}={tokens} is not of this prompt of {prompt} tokens, in blocks of {block}")
+        raise ValueError(f"{TOKENS}={tokens} does not fit this prompt of {prompt} tokens in blocks of {block}")
     return Handed(ticket, tokens)

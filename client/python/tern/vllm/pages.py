@@ -18,8 +18,8 @@ from ..layout import Axis, Field, Group, Ids
 from .jobs import Run
 from .settings import Refused
 
-KINDS = ("FullAttentionSpec", "SlidingWindowSpec", "MambaSpec")  # vLLM's groups that are carried
-STATES = ("GDN_ATTN",)  # kinds of MambaSpec that are carried
+KINDS = ("FullAttentionSpec", "SlidingWindowSpec", "MambaSpec")  # vLLM's groups that are supported
+STATES = ("GDN_ATTN",)  # kinds of MambaSpec that are supported
 RESERVE = 1  # tokens before a window that Tern keeps: the least that it accepts
 AXES = ("layer", "head", "token", "dim")
 STATE_AXES = ("layer", "state")
@@ -200,14 +200,14 @@ def layout_of(config: Any, ranks: int = 1, heads: int = 0) -> Layout:
     """Returns the layout of a KVCacheConfig. heads: KV heads over all ranks, if there are several.
 
     Raises:
-        Refused: a part of the configuration cannot be carried.
+        Refused: a part of the configuration is not supported.
     """
     order = str(config.kv_cache_layout)
     layout = Layout(tuple(_divided(_shape(g, order), ranks, heads) for g in config.kv_cache_groups), ranks)
     if any(s.is_state and s.block_tokens != layout.align for s in layout.shapes):
         raise Refused("the model's states and its KV have blocks of different sizes: tern.vllm does not know this model")
     if all(s.window for s in layout.shapes):
-        raise Refused("the model has no layer with full attention: tern.vllm carries windows beside full attention alone")
+        raise Refused("the model has no layer with full attention: tern.vllm supports windows only beside full attention")
     return layout
 
 
@@ -216,7 +216,7 @@ def _divided(shape: PageShape, ranks: int, heads: int) -> PageShape:
     if ranks == 1:
         return replace(shape, all_heads=shape.heads)
     if shape.is_state:
-        raise Refused(f"tensor_parallel_size={ranks}: tern.vllm carries states of linear attention over 1 rank alone yet")
+        raise Refused(f"tensor_parallel_size={ranks}: tern.vllm supports states of linear attention on 1 rank only")
     if shape.heads != max(1, heads // ranks):
         raise Refused(
             f"each of {ranks} ranks has {shape.heads} heads of KV in a group, where the model has {heads}: tern.vllm does not "
@@ -229,16 +229,16 @@ def _shape(group: Any, order: str) -> PageShape:
     spec = group.kv_cache_spec
     kind = type(spec).__name__
     if kind not in KINDS:
-        raise Refused(f"the model has a group of KV that is {kind}: tern.vllm carries {' and '.join(KINDS)} yet")
+        raise Refused(f"the model has a group of KV that is {kind}: tern.vllm supports {' and '.join(KINDS)} only")
     if not group.enable_kv_transfer:
-        raise Refused(f"vLLM keeps a group of KV ({kind}) to itself: tern.vllm does not know this model")
+        raise Refused(f"vLLM does not share a group of KV ({kind}) with connectors: tern.vllm does not know this model")
     if kind == "MambaSpec":
         return _state_shape(group, order)
     element = spec.dtype.itemsize
     if spec.kv_quant_mode.value != 0 or spec.page_size_padded is not None or spec.tokens_per_state != 1:
-        raise Refused("the model's KV is quantized, padded or packed: tern.vllm carries plain KV alone yet")
+        raise Refused("the model's KV is quantized, padded or packed: tern.vllm supports plain KV only")
     if element not in _DTYPES:
-        raise Refused(f"KV of {spec.dtype} has elements of {element} bytes: tern.vllm carries 1, 2 and 4")
+        raise Refused(f"KV of {spec.dtype} has elements of {element} bytes: tern.vllm supports 1, 2 and 4")
     shape = PageShape(
         spec.block_size,
         tuple(group.layer_names),
@@ -260,11 +260,11 @@ def _shape(group: Any, order: str) -> PageShape:
 def _state_shape(group: Any, order: str) -> PageShape:
     spec = group.kv_cache_spec
     if spec.mamba_type.name not in STATES:
-        raise Refused(f"the model has states of {spec.mamba_type.name}: tern.vllm carries {' and '.join(STATES)} yet")
+        raise Refused(f"the model has states of {spec.mamba_type.name}: tern.vllm supports {' and '.join(STATES)} only")
     if spec.mamba_cache_mode != "align":
         raise Refused(
-            f"mamba_cache_mode={spec.mamba_cache_mode!r}: vLLM keeps the states of linear attention at the ends of blocks "
-            "with its own prefix cache alone: start with --enable-prefix-caching"
+            f"mamba_cache_mode={spec.mamba_cache_mode!r}: vLLM keeps states of linear attention at the ends of blocks only "
+            "with its own prefix cache: start with --enable-prefix-caching"
         )
     if spec.num_speculative_blocks or spec.num_prefill_checkpoint_blocks or spec.num_heads != 1:
         raise Refused("the model's states have blocks beside them: tern.vllm does not know this layout")
@@ -289,16 +289,16 @@ def _window(spec: Any, kind: str) -> int:
         if spec.sliding_window < 2 or spec.extra_retained_tokens:
             raise Refused(
                 f"sliding_window={spec.sliding_window}, extra_retained_tokens={spec.extra_retained_tokens}: tern.vllm "
-                "carries windows of 2 tokens and more, without retained ones"
+                "supports windows of at least 2 tokens, without retained tokens"
             )
         return int(spec.sliding_window) - 1
     if spec.non_causal:
-        raise Refused("the model's prompts are attended to in both directions: their KV is no function of a prefix")
+        raise Refused("the model's prompts are attended to in both directions: their KV does not depend on the prefix alone")
     if spec.attention_chunk_size is not None:
-        raise Refused("the model has layers with chunked attention: tern.vllm does not carry it yet")
+        raise Refused("the model has layers with chunked attention: tern.vllm does not support it")
     if spec.sliding_window is not None:
         raise Refused(
-            "vLLM keeps all KV of layers with a window, and tern.vllm carries windows in groups of their own: start without "
+            "vLLM keeps all KV of layers with a window, and tern.vllm needs windows in groups of their own: start without "
             "--disable-hybrid-kv-cache-manager"
         )
     return 0
@@ -329,7 +329,7 @@ def _layer(shape: PageShape, name: str, tensor: Tensor, blocks: int) -> Layer:
     strides = tuple(tensor.stride())
     inner = tuple(math.prod(wanted[i + 1 :]) for i in (1, 2, 3))
     if tensor.device.type != "cpu":
-        raise Refused(f"layer {name!r} lies on {tensor.device}: tern.vllm carries host memory alone yet")
+        raise Refused(f"layer {name!r} lies on {tensor.device}: tern.vllm supports host memory only")
     if tuple(tensor.shape) != wanted or str(tensor.dtype) != shape.dtype:
         raise Refused(
             f"layer {name!r} is {tensor.dtype} of shape {tuple(tensor.shape)}, not {shape.dtype} of {wanted}: "

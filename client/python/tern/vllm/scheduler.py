@@ -349,12 +349,12 @@ class Scheduler:
         pools = {joined.pool for joined in self._joined.values()}
         self._joined.clear()
         if len(pools) > 1:
-            log.warning("tern: the ranks have joined a daemon that was started again meanwhile")
+            log.warning("tern: the daemon has restarted, and the ranks have joined it again")
             return
         try:
             self.pool = self.follow(one.pool)
         except TernError as why:
-            log.warning("tern: the daemon could not be joined again: %s: %s", why.kind, why)
+            log.warning("tern: this scheduler could not join the daemon again: %s: %s", why.kind, why)
             return
         self.fetches, self._lost, self._late_until = Fetches(self.pool.connection), False, 0.0
         self.counts.rejoined += 1
@@ -380,7 +380,7 @@ class Scheduler:
             log.warning("tern: %s was refused: %s: %s", what, why.kind, why)
             if isinstance(why, TimedOut):
                 self._late_until = time.monotonic() + LATE_S
-                log.warning("tern: the daemon does not answer, and is asked nothing for %.0f s: requests run without", LATE_S)
+                log.warning("tern: the daemon does not answer: for %.0f s requests run without Tern", LATE_S)
             if kept is not None and not isinstance(why, Busy | Quota):
                 self._end(kept)
         return None
@@ -435,7 +435,7 @@ class Scheduler:
             return None
         if told and request.skip_reading_prefix_cache:  # vLLM would not wait for the fetch
             self.counts.unfetched += 1
-            log.info("tern: request %s leaves its ticket: all of its prompt is to be computed", request.request_id)
+            log.info("tern: request %s does not use its ticket: its whole prompt is computed", request.request_id)
             return None
         return told
 
@@ -461,7 +461,7 @@ class Scheduler:
         lacking = max(kept.handed - kept.session.written, 0)
         self.counts.unfetched += 1
         self.counts.recomputed += lacking
-        log.warning("tern: request %s computes %d tokens of its ticket: %s", kept.request.request_id, lacking, why)
+        log.warning("tern: request %s computes %d tokens that its ticket lacks: %s", kept.request.request_id, lacking, why)
 
     def _forget(self, ns: Namespace) -> bool:
         return self._do("a reset", lambda: self.pool.connection.namespace_reset(ns)) is not None
@@ -542,7 +542,7 @@ class Scheduler:
         if all(run.whole for run in move.runs):
             return move
         self.counts.refused += 1
-        log.error("tern: request %s is saved no more: %s", kept.request.request_id, move.runs)
+        log.error("tern: request %s is no longer saved: %s", kept.request.request_id, move.runs)
         self._end(kept)
         return None
 

@@ -1,5 +1,5 @@
-"""The user's settings of Tern, and the checks of a vLLM configuration: parts that cannot be carried
-are refused by name before vLLM starts."""
+"""The user's settings of Tern, and the checks of a vLLM configuration: unsupported parts are
+refused by name before vLLM starts."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def size(what: str, text: object) -> int:
     """Returns a number of bytes, written as in ternd.yaml: digits, then K, M, G or T."""
     found = re.fullmatch(r"([0-9]+)([KMGT]?)", str(text))
     if isinstance(text, bool) or not found or int(found[1]) == 0:
-        raise Refused(f'{what}={text!r}: say a number of bytes, such as 4294967296 or "4G"')
+        raise Refused(f'{what}={text!r}: pass a number of bytes, such as 4294967296 or "4G"')
     return int(found[1]) * _UNITS[found[2]]
 
 
@@ -60,10 +60,10 @@ def settings(extra: Mapping[str, object], engine_id: str, replica: int = 0) -> S
     """
     for key in extra:
         if key not in KEYS:
-            raise Refused(f"kv_connector_extra_config has {key!r}: Tern knows {', '.join(KEYS)}")
+            raise Refused(f"kv_connector_extra_config has {key!r}: the keys are {', '.join(KEYS)}")
     for key, example in (("socket", '"/run/tern/chat.sock"'), ("pool_bytes", '"4G"')):
         if key not in extra:
-            raise Refused(f"kv_connector_extra_config lacks {key!r}: add one, such as {example}")
+            raise Refused(f"kv_connector_extra_config lacks {key!r}: add it, such as {example}")
     engine = str(extra.get("engine", f"vllm-{engine_id}"))
     if "engine" in extra and replica:
         engine += f"_dp{replica}"
@@ -90,7 +90,7 @@ def check_caller(name: str) -> None:
     finds statistics only by the names of vLLM's own connectors.
     """
     if name.startswith("MultiConnector."):
-        raise Refused("tern.vllm is not carried by MultiConnector: name TernConnector itself as kv_connector")
+        raise Refused("tern.vllm does not work inside MultiConnector: name TernConnector itself as kv_connector")
 
 
 def check_config(config: Any) -> None:
@@ -98,13 +98,13 @@ def check_config(config: Any) -> None:
     transfer, parallel, cache = config.kv_transfer_config, config.parallel_config, config.cache_config
     if transfer.kv_load_failure_policy != "recompute":
         raise Refused(
-            f"kv_load_failure_policy={transfer.kv_load_failure_policy!r}: say 'recompute', so that a prefix which "
+            f"kv_load_failure_policy={transfer.kv_load_failure_policy!r}: use 'recompute', so that a prefix which "
             "cannot be loaded is computed, and no request fails for it"
         )
     if transfer.kv_role != "kv_both":
-        raise Refused(f"kv_role={transfer.kv_role!r}: say 'kv_both', the one role that tern.vllm has yet")
+        raise Refused(f"kv_role={transfer.kv_role!r}: use 'kv_both', the only role of tern.vllm")
     if parallel.tensor_parallel_size not in RANKS:
-        raise Refused(f"tensor_parallel_size={parallel.tensor_parallel_size}: tern.vllm carries {', '.join(map(str, RANKS))}")
+        raise Refused(f"tensor_parallel_size={parallel.tensor_parallel_size}: tern.vllm supports {', '.join(map(str, RANKS))}")
     for name in (
         "pipeline_parallel_size",
         "data_parallel_size",
@@ -113,14 +113,14 @@ def check_config(config: Any) -> None:
         "nnodes",
     ):
         if getattr(parallel, name) != 1:
-            raise Refused(f"{name}={getattr(parallel, name)}: tern.vllm carries 1 alone yet")
+            raise Refused(f"{name}={getattr(parallel, name)}: tern.vllm supports 1 only")
     if config.speculative_config is not None:
-        raise Refused("speculative decoding is not carried by tern.vllm yet: start without speculative_config")
+        raise Refused("tern.vllm does not support speculative decoding: start without speculative_config")
     if config.model_config.is_diffusion:
-        raise Refused("diffusion models are not carried by tern.vllm: the KV of a token changes with those behind it")
+        raise Refused("tern.vllm does not support diffusion models: the KV of a token changes with those behind it")
     if not config.model_config.is_prefix_caching_supported:
-        raise Refused("vLLM cannot reuse prefixes of this model as it is run (a pooling model that needs all of a prompt?)")
+        raise Refused("vLLM cannot reuse prefixes of this model in this mode (a pooling model that needs whole prompts?)")
     if config.model_config.is_multimodal_model:
-        raise Refused("multi-modal models are not carried by tern.vllm yet: their images are no part of a prefix")
+        raise Refused("tern.vllm does not support multi-modal models: a prefix does not include their images")
     if cache.cache_dtype != "auto":
-        raise Refused(f"kv_cache_dtype={cache.cache_dtype!r}: say 'auto'; tern.vllm carries KV of the model's dtype")
+        raise Refused(f"kv_cache_dtype={cache.cache_dtype!r}: use 'auto'; tern.vllm supports only KV of the model's dtype")

@@ -113,7 +113,7 @@ class Worker:
         """Begins the loads of a step, if it has any."""
         if work.step:
             if work.pool != self.pool.handle:
-                raise Refused("the daemon was started again while vLLM started: start vLLM again")
+                raise Refused("the daemon restarted while vLLM started: start vLLM again")
             self._steps.begin(work.step, len(work.loads) + 1)  # 1: the saves
             for move in work.loads:
                 self._loads.append((work.step, move, self._thread.submit(self.copier.copy, move, True)))
@@ -141,7 +141,7 @@ class Worker:
             self._loads.remove((step, move, future))
             ended.add(move.request)
             if why := future.exception():
-                log.error("tern: request %s is computed, for its load failed: %s", move.request, why)
+                log.error("tern: request %s is computed because its load failed: %s", move.request, why)
                 failed.add(move.request)
             else:
                 self._count(move, "loaded")
