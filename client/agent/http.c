@@ -117,7 +117,7 @@ static void answer_path(struct http *h, const char *path, const char *accept, st
         }
     }
     a->status = MHD_HTTP_NOT_FOUND;
-    text_word(&a->text, "not found: there are");
+    text_word(&a->text, "not found: the paths are");
     for (size_t i = 0; i < sizeof(routes) / sizeof(*routes); i++)
         text_format(&a->text, " %s", routes[i].path);
     write_word(a, "");

@@ -34,22 +34,22 @@ const char *argp_program_version TERN_ARGP = "tern-agent " TERN_VERSION;
 static const struct argp_option options[] = {
     {"listen", 'l', "ADDRESS:PORT", 0,
      "ADDRESS:PORT to listen at; default: " LISTEN_DEFAULT
-     ". It is HTTP without TLS, for whoever can connect there",
+     ". Anyone who can connect may read it: it is HTTP without TLS",
      0},
     {"socket", 's', "PATH", 0,
      "The daemon's admin socket; default: $TERN_ADMIN_SOCKET, else " SOCKET_DEFAULT, 0},
     {"host", OPT_HOST, "NAME", 0,
-     "A name or address, beside the one where it listens and localhost, that a request may have in "
-     "Host; any other is answered 421, so that pages of other sites in a browser cannot read this "
-     "one. May be given 16 times",
+     "A name or address that requests may have in Host, in addition to the address of --listen and "
+     "localhost; any other Host gets 421, so that web pages of other sites cannot read the agent. "
+     "May be given 16 times",
      0},
     {"deadline-ms", OPT_DEADLINE, "MS", 0,
      "Milliseconds that the daemon may take for all answers that one request needs; default: 1000",
      0},
     {"tenants", OPT_TENANTS, "N", 0,
-     "Tenants that have series of their own; the others are summed as `other`; default: 64", 0},
+     "Tenants with series of their own; the others are summed as `other`; default: 64", 0},
     {"namespaces", OPT_NAMESPACES, "N", 0,
-     "Namespaces that have series of their own, likewise; default: 100", 0},
+     "Namespaces with series of their own; the others are summed as `other`; default: 100", 0},
     {"metrics", OPT_METRICS, NULL, 0, "Print the table of all metrics and exit", 0},
     {0},
 };
