@@ -85,8 +85,7 @@ struct etcd *etcd_create(const struct etcd_options *options, char why[ETCD_WHY_B
     if (e && e->answer && e->headers && e->curl && set_up(e, options))
         return e;
     snprintf(why, ETCD_WHY_BYTES,
-             "there is too little memory, or this libcurl cannot do what is "
-             "needed: it has to speak HTTP, and TLS for https://");
+             "there is too little memory, or this libcurl lacks HTTP, or TLS for https://");
     etcd_destroy(e);
     return NULL;
 }
@@ -123,7 +122,7 @@ static void why_is(struct etcd *e, const char *text)
 
 void etcd_misread(struct etcd *e)
 {
-    why_is(e, "the answer is not as etcd 3.4 and later have it: is that etcd?");
+    why_is(e, "the answer is not that of etcd 3.4 or later: check --endpoint");
     e->next = (e->asked + 1) % e->n;
 }
 
@@ -134,15 +133,16 @@ static const char *advice(CURLcode rc, bool tls)
     switch (rc) {
     case CURLE_PEER_FAILED_VERIFICATION:
     case CURLE_SSL_CACERT_BADFILE:
-        return "--cacert has to name the CA of etcd's certificate, and that one the endpoint's "
-               "host: ";
-    case CURLE_SSL_CERTPROBLEM: return "--cert and --key have to be PEM files of one pair: ";
+        return "--cacert must name the CA of etcd's certificate, and the certificate must name the "
+               "endpoint's host: ";
+    case CURLE_SSL_CERTPROBLEM: return "--cert and --key must be PEM files of one pair: ";
     case CURLE_SSL_CONNECT_ERROR:
     case CURLE_SEND_ERROR:
     case CURLE_RECV_ERROR:
     case CURLE_GOT_NOTHING:
-        return tls ? "etcd ended it, and may want a certificate of its CA, by --cert and --key: "
-                   : "etcd ended it, and may want https:// there: ";
+        return tls ? "etcd closed the connection, and may require --cert and --key with a "
+                     "certificate of its CA: "
+                   : "etcd closed the connection, and may require https://: ";
     default: return "";
     }
 }
@@ -165,7 +165,7 @@ static bool transfer(struct etcd *e, const char *path, const char *body)
     rc = curl_easy_perform(e->curl);
     if (rc != CURLE_OK) {
         snprintf(text, sizeof(text), "%s%.128s", advice(rc, strncmp(url, "https", 5) == 0),
-                 e->too_long   ? "the answer is longer than one may be"
+                 e->too_long   ? "the answer is too long"
                  : e->error[0] ? e->error
                                : curl_easy_strerror(rc));
         why_is(e, text);
@@ -194,7 +194,7 @@ bool etcd_ask(struct etcd *e, const char *path, json_t *body, json_t **ret)
         answer = json_loadb(e->answer, e->bytes, JSON_REJECT_DUPLICATES, NULL);
         ok = json_is_object(answer);
         if (!ok)
-            why_is(e, "the answer is no JSON object: is that etcd?");
+            why_is(e, "the answer is not a JSON object: check --endpoint");
     }
     free(text);
     if (!ok) {

@@ -66,7 +66,7 @@ static bool ask(struct local *l, const struct question *q, json_t **ret)
     answer = json_loads(text, 0, NULL);
     if (!json_is_object(answer)) {
         json_decref(answer);
-        why_is(l, "the answer is no JSON object");
+        why_is(l, "the daemon's answer is not a JSON object");
         return false;
     }
     *ret = answer;
@@ -135,7 +135,7 @@ bool local_status(struct local *l, struct node *self)
     name = json_string_value(json_object_get(answer, "node"));
     l->misnamed = name && strcmp(name, self->name) != 0;
     if (l->misnamed) {
-        snprintf(text, sizeof(text), "it calls itself %s: give that name as --node", name);
+        snprintf(text, sizeof(text), "the daemon's name is %s: give that name as --node", name);
         why_is(l, text);
         json_decref(answer);
         return false;
@@ -143,8 +143,9 @@ bool local_status(struct local *l, struct node *self)
     ok = local_read_status(answer, self);
     json_decref(answer);
     if (!ok)
-        why_is(l, "the daemon tells its status in another way: use the tern-member that came "
-                  "with it");
+        why_is(
+            l,
+            "the daemon's status has an unknown form: use the tern-member of the daemon's version");
     return ok;
 }
 

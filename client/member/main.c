@@ -32,41 +32,40 @@ enum {
 const char *argp_program_version TERN_ARGP = "tern-member " TERN_VERSION;
 
 static const struct argp_option options[] = {
-    {"node", 'n', "NAME", 0, "This daemon's name, the `node` of its configuration; needed", 0},
+    {"node", 'n', "NAME", 0, "This daemon's name, as in `node` of its configuration; required", 0},
     {"address", 'a', "HOST:PORT", 0,
-     "Where other daemons reach this one's `listen`: a name or an address that means the same on "
-     "every host; needed",
+     "HOST:PORT at which other daemons reach this daemon's `listen`; the name or address must be "
+     "the same on every host; required",
      0},
     {"endpoint", 'e', "URL", 0,
-     "An etcd: http://HOST:PORT or https://HOST:PORT. May be given up to 8 times: one that does "
-     "not answer is followed by the next; needed",
+     "URL of an etcd: http://HOST:PORT or https://HOST:PORT. May be given up to 8 times: if an "
+     "etcd does not answer, the next one is used; required",
      0},
     {"prefix", 'p', "/PATH", 0,
-     "Where the keys of this cluster lie in etcd, below it in nodes/; default: " PREFIX_DEFAULT, 0},
+     "Prefix of this cluster's keys in etcd, which are below /PATH/nodes/; "
+     "default: " PREFIX_DEFAULT,
+     0},
     {"allow", 'A', "NAME=TENANT+TENANT", 0,
-     "Nodes of that name may be peers, for these tenants; a NAME that ends in * stands for all "
-     "that "
-     "begin so, and the first option that fits is taken. Without it this node is told to the "
-     "others, and no peer is added",
+     "Nodes of this name may become peers, for these tenants; NAME* matches all names that begin "
+     "with NAME, and the first matching option applies. Without --allow this node is announced, "
+     "and no peer is added",
      0},
     {"socket", 's', "PATH", 0,
      "The daemon's admin socket; default: $TERN_ADMIN_SOCKET, else " SOCKET_DEFAULT, 0},
     {"cacert", OPT_CA, "FILE", 0,
-     "PEM file of the CA of etcd's certificate; default: those that this host trusts", 1},
-    {"cert", OPT_CERT, "FILE", 0, "PEM file of the certificate that etcd knows this host by", 1},
-    {"key", OPT_KEY, "FILE", 0, "PEM file of its key", 1},
+     "PEM file of the CA of etcd's certificate; default: the CAs that this host trusts", 1},
+    {"cert", OPT_CERT, "FILE", 0, "PEM file of this host's client certificate for etcd", 1},
+    {"key", OPT_KEY, "FILE", 0, "PEM file of the private key of --cert", 1},
     {"ttl", OPT_TTL, "S", 0,
-     "After so many seconds in which this program told etcd nothing the node's key is gone; "
-     "default: 15",
-     2},
+     "Seconds without contact after which etcd removes the node's key; default: 15", 2},
     {"grace", OPT_GRACE, "S", 0,
-     "A peer whose key is gone is removed after so many seconds, and keeps its links till then; "
-     "default: 30",
+     "Seconds after which a peer without a key is removed; until then it keeps its links; default: "
+     "30",
      2},
-    {"interval-ms", OPT_INTERVAL, "MS", 0, "How often the daemon and etcd are asked; default: 1000",
-     2},
-    {"deadline-ms", OPT_DEADLINE, "MS", 0, "How long etcd may take for one answer; default: 1000",
-     2},
+    {"interval-ms", OPT_INTERVAL, "MS", 0,
+     "Milliseconds between two requests to the daemon and to etcd; default: 1000", 2},
+    {"deadline-ms", OPT_DEADLINE, "MS", 0,
+     "Milliseconds that etcd may take for one answer; default: 1000", 2},
     {0},
 };
 
@@ -86,18 +85,18 @@ static void add_endpoint(struct argp_state *state, struct etcd_options *o, const
     if (!etcd_endpoint_ok(arg))
         argp_error(state, "--endpoint takes http://HOST:PORT or https://HOST:PORT, not '%s'", arg);
     if (o->nendpoints == ETCD_ENDPOINTS_MAX)
-        argp_error(state, "--endpoint may be given %u times", ETCD_ENDPOINTS_MAX);
+        argp_error(state, "--endpoint may be given at most %u times", ETCD_ENDPOINTS_MAX);
     o->endpoints[o->nendpoints++] = arg;
 }
 
 static void add_rule(struct argp_state *state, struct rules *rules, const char *arg)
 {
     if (rules->n == RULES_MAX)
-        argp_error(state, "--allow may be given %u times", RULES_MAX);
+        argp_error(state, "--allow may be given at most %u times", RULES_MAX);
     if (!rule_read(arg, &rules->v[rules->n++]))
         argp_error(state,
-                   "--allow takes NAME=TENANT+TENANT, or NAME*=TENANT for all that begin so, not "
-                   "'%s'",
+                   "--allow takes NAME=TENANT+TENANT, or NAME*=TENANT for all names that begin "
+                   "with NAME, not '%s'",
                    arg);
 }
 
@@ -130,9 +129,9 @@ static void set_names(struct argp_state *state, struct member *m, int key, const
 static void finish(struct argp_state *state, const struct settings *s)
 {
     if (!s->member->self.name[0] || !s->member->self.address[0] || s->etcd.nendpoints == 0)
-        argp_error(state, "--node, --address and --endpoint are needed");
+        argp_error(state, "--node, --address and --endpoint are required");
     if (!s->etcd.cert != !s->etcd.key)
-        argp_error(state, "--cert and --key are given both or not at all");
+        argp_error(state, "--cert and --key must be given together");
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -191,11 +190,11 @@ int main(int argc, char **argv)
     const struct argp argp = {
         .options = options,
         .parser = parse,
-        .doc = "tern-member tells an etcd of this host's Tern daemon (its address, its health and "
-               "its free pages, under a lease), and adds those nodes to the daemon's peers that "
-               "etcd knows of and --allow lets in. A node whose key is gone is removed again. "
-               "While etcd does not answer, nothing changes.\v"
-               "Exit status: 0 ended by a signal, 1 it cannot begin, 2 wrong command line.",
+        .doc = "tern-member announces this host's Tern daemon in etcd (its address, health and "
+               "free pages, under a lease), and adds the nodes that it finds in etcd and that "
+               "--allow names to the daemon's peers. It removes a node whose key is gone. While "
+               "etcd does not answer, nothing changes.\vExit status: 0 ended by a signal, 1 it "
+               "cannot start, 2 wrong command line.",
     };
     char why[ETCD_WHY_BYTES];
     struct pollfd wake;

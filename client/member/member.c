@@ -166,8 +166,8 @@ static void claim_lost(struct member *m, const struct claim *claim)
     if (m->taken++ == 0)
         say("error", "name_taken",
             "node=%s address=%s lease=%llx reason=\"another tern-member has this name, or left its "
-            "key: this node is not told to the others until the key is gone. Give each host its "
-            "own --node; a key without a lease has to be deleted\"",
+            "key: this node is not announced until the key is gone. Give each host its own --node; "
+            "delete a key without a lease\"",
             m->self.name, claim->is_node ? claim->node.address : "-",
             (unsigned long long)claim->lease);
     m->taken_again_ns = now_ns() + backoff_ms(m, m->taken, MEMBER_TAKEN_MS_MAX) * NS_PER_MS;
@@ -201,13 +201,14 @@ static void say_nodes(struct member *m)
 {
     if (m->nodes.cut != m->cut_said && m->nodes.cut)
         say("warn", "nodes_cut",
-            "prefix=%s limit=%u reason=\"there are more keys: no peer is removed, and some are not "
-            "added\"",
+            "prefix=%s limit=%u reason=\"etcd has more keys than the limit: no peer is removed, "
+            "and some are not added\"",
             m->prefix, NODES_MAX);
     m->cut_said = m->nodes.cut;
     if (m->nodes.ignored != m->ignored_said && m->nodes.ignored > 0)
-        say("warn", "keys_ignored", "prefix=%s keys=%u reason=\"their values are no nodes\"",
-            m->prefix, m->nodes.ignored);
+        say("warn", "keys_ignored",
+            "prefix=%s keys=%u reason=\"the values of these keys are not nodes\"", m->prefix,
+            m->nodes.ignored);
     m->ignored_said = m->nodes.ignored;
 }
 

@@ -54,14 +54,14 @@ wrong() { # PATTERN FLAG...
     [[ $(grep -c event=etcd_lost "$DIR/bad.out") == 1 ]] || fail "one loss is said more than once"
     gone bad
 }
-wrong "may want a certificate of its CA, by --cert and --key" --endpoint "$URL" --cacert "$CERTS/ca.pem"
-wrong "may want a certificate of its CA, by --cert and --key" --endpoint "$URL" --cacert "$CERTS/ca.pem" \
+wrong "may require --cert and --key with a certificate of its CA" --endpoint "$URL" --cacert "$CERTS/ca.pem"
+wrong "may require --cert and --key with a certificate of its CA" --endpoint "$URL" --cacert "$CERTS/ca.pem" \
     --cert "$DIR/others/e2e.pem" --key "$DIR/others/e2e.key"
-wrong "--cacert has to name the CA" --endpoint "$URL" --cacert "$DIR/others/ca.pem" --cert "$CERTS/e2e.pem" --key "$CERTS/e2e.key"
-wrong "--cacert has to name the CA" --endpoint "$URL" --cert "$CERTS/e2e.pem" --key "$CERTS/e2e.key"
+wrong "--cacert must name the CA" --endpoint "$URL" --cacert "$DIR/others/ca.pem" --cert "$CERTS/e2e.pem" --key "$CERTS/e2e.key"
+wrong "--cacert must name the CA" --endpoint "$URL" --cert "$CERTS/e2e.pem" --key "$CERTS/e2e.key"
 wrong "--cacert .*the endpoint's host" --endpoint "${URL/127.0.0.1/localhost}" "${CERTIFIED[@]}"
-wrong "--cert and --key have to be PEM files of one pair" --endpoint "$URL" --cacert "$CERTS/ca.pem" --cert "$CERTS/e2e.pem" --key "$CERTS/etcd.key"
-wrong "may want https:// there" --endpoint "${URL/https/http}"
+wrong "--cert and --key must be PEM files of one pair" --endpoint "$URL" --cacert "$CERTS/ca.pem" --cert "$CERTS/e2e.pem" --key "$CERTS/etcd.key"
+wrong "may require https://" --endpoint "${URL/https/http}"
 ends 1 "no-such-file: No such file" "$MEMBER" --node e2e --address a:1 --endpoint "$URL" --cacert "$DIR/no-such-file"
 [[ -z $(key value) ]] || fail "somebody without the right certificate has written"
 echo "certificates: what is wrong is said"
@@ -88,7 +88,7 @@ PY
 "$MEMBER" --node other --address other:7000 --interval-ms 50 --endpoint "$URL" "${CERTIFIED[@]}" 2>"$DIR/other.out" &
 PIDS[other]=$!
 wait_for "the loss" said other lease_granted
-grep -q 'event=daemon_lost .*reason="it calls itself e2e: give that name as --node"' "$DIR/other.out" || fail "$(cat "$DIR/other.out")"
+grep -q 'event=daemon_lost .*reason="the daemon.s name is e2e: give that name as --node"' "$DIR/other.out" || fail "$(cat "$DIR/other.out")"
 ask v3/kv/put "{\"key\":\"$(printf /tern/nodes/x | base64)\",\"value\":\"$(printf nonsense | base64)\"}" >/dev/null
 wait_for "a round behind it" said other keys_ignored
 [[ -z $(KEY=$(printf /tern/nodes/other | base64) key value) ]] || fail "there is a key of another name"
