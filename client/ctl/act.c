@@ -82,10 +82,9 @@ static int drain_and_wait(struct ctl *ctl)
     json_t *answer;
 
     ctl_connect(ctl);
-    fprintf(
-        stderr,
-        "waiting for the sessions to end; after deadlines.drain_ms the daemon exits with the rest "
-        "open (a reload may raise it meanwhile); interrupt to end the wait, not the drain\n");
+    fprintf(stderr,
+            "waiting for the sessions to end; after deadlines.drain_ms (which a reload may raise) "
+            "the daemon exits even if some are open; an interrupt ends the wait, not the drain\n");
     answer = ctl_ask_within(ctl, &q, &lost);
     if (!answer)
         ctl_fail(CTL_LEFT, "drain: %s",
@@ -106,7 +105,7 @@ static int run_undrain(struct ctl *ctl)
     json_t *answer = ctl_ask(ctl, "undrain", NULL, 0);
 
     if (!ctl_print_json(ctl, answer))
-        printf("the daemon takes new sessions; %s are open\n",
+        printf("the daemon accepts new sessions; %s are open\n",
                human_count(j_u64(answer, "sessions")));
     json_decref(answer);
     return CTL_OK;
@@ -155,10 +154,10 @@ static void show_certificate(const json_t *answer, bool dry_run)
     if (!json_is_string(json_object_get(answer, "not_after")))
         return;
     printf("the certificates were %s; this node's is valid until %s\n",
-           dry_run ? "looked at" : "read anew", j_str(answer, "not_after"));
+           dry_run ? "checked" : "read again", j_str(answer, "not_after"));
     if (!j_bool(answer, "own_ca"))
         printf("warning: no CA in tls.ca has issued this node's certificate: peers that trust the "
-               "same CA refuse it, and links that are lost cannot be made again\n");
+               "same CA refuse it, and lost links cannot be opened again\n");
 }
 
 static int run_reload(struct ctl *ctl)
@@ -317,8 +316,8 @@ static const struct argp_option reload_options[] = {
 };
 
 static const struct argp_option peer_options[] = {
-    {"tenants", OPT_TENANTS, "NAME+NAME", 0, "add: the tenants that it may ask for", 0},
-    {"transport", OPT_TRANSPORT, "TRANSPORT", 0, "add: how its pages are transferred; default: tcp",
+    {"tenants", OPT_TENANTS, "NAME+NAME", 0, "add: the tenants whose pages the peer may fetch", 0},
+    {"transport", OPT_TRANSPORT, "TRANSPORT", 0, "add: transport of the peer's pages; default: tcp",
      0},
     {0},
 };
@@ -346,7 +345,8 @@ const struct command act_commands[] = {
      "daemon's deadline passed, the drain was undone or the daemon ended.\n",
      drain_options, 0, run_drain},
     {"undrain", "", "Accepts new sessions again, while the daemon drains",
-     "  ternctl undrain\n\nA drain that a signal began cannot be undone.\n", NULL, 0, run_undrain},
+     "  ternctl undrain\n\nA drain that a signal started cannot be undone.\n", NULL, 0,
+     run_undrain},
     {"reload", "", "Reads the configuration and the certificates again",
      "  ternctl reload --dry-run\n  ternctl reload\n\nSIGHUP does the same. Each difference is "
      "listed: done, or needs a restart, and why. New connections use the new certificates. If the "
@@ -357,7 +357,7 @@ const struct command act_commands[] = {
      "added peer is in no file: it lasts until the daemon ends, and a reload does not change it. "
      "Transfers with a removed peer end as when its link is lost.\n",
      peer_options, 1 + CTL_OPERANDS_MAX, run_peer},
-    {"ping", "", "How long the daemon takes to answer",
+    {"ping", "", "Measures how long the daemon takes to answer",
      "  ternctl ping\n  ternctl ping --count 100 --json\n", ping_options, 0, run_ping},
     {0},
 };

@@ -57,7 +57,8 @@ static void show_parts(const struct ctl *ctl, const json_t *tenants)
         if (j_u64(p, "failed") > 0)
             paint(ctl, YELLOW, "; %s stores failed", num(p, "failed"));
         if (j_u64(p, "dropped") > 0)
-            printf("; %s extents found at the start had no record or no use", num(p, "dropped"));
+            printf("; %s extents found at the start were dropped (no record or no use)",
+                   num(p, "dropped"));
         printf("\n");
     }
 }
@@ -68,12 +69,13 @@ static void show_state(const struct ctl *ctl, const json_t *spill)
 
     if (strcmp(state, "full") == 0)
         paint(ctl, RED,
-              "  FULL: at the last store %s were free there, too little beside spill.headroom (%s)",
+              "  FULL: the last store found %s free in the file system, and spill.headroom (%s) "
+              "must stay free",
               human_bytes(j_u64(spill, "free_bytes")), human_bytes(j_u64(spill, "headroom_bytes")));
     else if (strcmp(state, "gone") == 0)
         paint(ctl, RED, "  GONE: the folder was removed; the next store creates it again");
     else if (strcmp(state, "failing") == 0)
-        paint(ctl, RED, "  FAILING: %s writes and %s reads failed, the last by: %s",
+        paint(ctl, RED, "  FAILING: %s writes and %s reads failed, the last: %s",
               num(spill, "write_errors"), num(spill, "read_errors"), j_str(spill, "error"));
 }
 
@@ -126,7 +128,7 @@ static int run_disk(struct ctl *ctl)
 {
     static const char *const titles[] = {"<TENANT", "=NAMESPACE", "=CHAIN", "TOKENS",
                                          "<REASON", "HITS",       "BYTES",  "OWN",
-                                         "AGE",     "SCORE",      "<IS"};
+                                         "AGE",     "SCORE",      "<STATUS"};
     json_t *answer = ctl_list(ctl, "disk", NULL), *rows, **sorted;
     size_t n, i;
     struct table t;
@@ -201,8 +203,8 @@ static void find_tenants(const char *path, struct disk_config *config)
         if (e->d_name[0] == '.' || !is_folder(dir, e) || strlen(e->d_name) >= DISK_TENANT_NAME)
             continue;
         if (config->tenants == MEM_TENANTS_MAX)
-            ctl_fail(CTL_FAILED, "%s: has more than %u folders: it is not a spill directory", path,
-                     MEM_TENANTS_MAX);
+            ctl_fail(CTL_FAILED, "%s: it has more than %u folders, so it is not a spill directory",
+                     path, MEM_TENANTS_MAX);
         config->tenant[config->tenants] = strdup(e->d_name);
         if (!config->tenant[config->tenants++])
             ctl_fail(CTL_FAILED, "no memory");
@@ -254,7 +256,7 @@ static void show_verified(struct ctl *ctl, const char *path, const struct verifi
     printf("%s: %s extents in %s files, %s: ", path, human_count(all->extents),
            human_count(all->files), human_bytes(all->bytes));
     if (all->extents == 0)
-        printf("no files of a disk tier are there\n");
+        printf("the folder has no files of a disk tier\n");
     else if (all->good == all->extents)
         paint(ctl, GREEN, "all good\n");
     else
@@ -305,13 +307,13 @@ static const struct argp_option verify_options[] = {
 const struct command disk_commands[] = {
     {"disk", "", "Entries of the disk tier",
      "  ternctl disk\n  ternctl disk --json | jq '.disk[] | select(.reason == \"cold\")'\n\nCHAIN "
-     "is the first part of the hash of all tokens, which --json prints whole. BYTES are those of "
-     "all extents that the entry needs, OWN those that no other entry needs. SCORE is in tokens a "
-     "MiB: the lowest is evicted first.\n",
+     "is the beginning of the hash of all tokens; --json prints the whole hash. BYTES are those of "
+     "all extents that the entry needs, OWN those that no other entry needs. SCORE is in tokens "
+     "per MiB: the entry with the lowest score is evicted first.\n",
      disk_options, 0, run_disk},
     {"verify", "DIR", "Reads every byte of a spill directory; needs no daemon",
      "  ternctl verify /var/lib/tern/spill\n  ternctl verify /backup/spill --key "
-     "/etc/tern/spill.key\n\nIt only reads, so a daemon may run meanwhile. Exit status 1: "
+     "/etc/tern/spill.key\n\nThe command only reads, so a daemon may run meanwhile. Exit status 1: "
      "something is damaged, or DIR is not a spill directory.\n",
      verify_options, 1, run_verify},
     {0},

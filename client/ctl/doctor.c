@@ -136,11 +136,10 @@ static void doctor_region(const json_t *row, bool rails)
 
 static void doctor_tuning(const json_t *t)
 {
-    printf(
-        "  queue pairs: traffic class %s, service level %s, P_Key index %s; sent again after 4.096 "
-        "us x 2^%s, %s times\n",
-        num(t, "traffic_class"), num(t, "service_level"), num(t, "pkey_index"), num(t, "timeout"),
-        num(t, "retries"));
+    printf("  queue pairs: traffic class %s, service level %s, P_Key index %s; retried after 4.096 "
+           "us x 2^%s, %s times\n",
+           num(t, "traffic_class"), num(t, "service_level"), num(t, "pkey_index"),
+           num(t, "timeout"), num(t, "retries"));
 }
 
 /* Shows the memory that peers get keys to. */
@@ -152,10 +151,10 @@ static void doctor_keys(const json_t *rdma)
 
     json_array_foreach(json_object_get(rdma, "memory"), i, row) far =
         far || strcmp(j_str(row, "kind"), "gpu") == 0;
-    printf(
-        "  keys: only to pages that a peer will write, until they have arrived; no peer reads\n");
+    printf("  keys: a peer gets keys only to pages that it will write, until they have arrived; no "
+           "peer can read\n");
     if (far)
-        printf("  keys: memory of GPUs takes no memory windows: peers push to a ring in memory of "
+        printf("  keys: memory windows do not cover GPU memory: peers push to a ring in memory of "
                "the host\n");
 }
 
@@ -197,7 +196,7 @@ static void doctor_gpus(const json_t *gpus)
         else
             printf("checksums by the CPU, on copies of pages, and row by row (%s)\n",
                    j_str(row, "reason"));
-        printf("  %s bytes of it for pools, %s for kernels; NUMA node %s; MPS %s\n",
+        printf("  %s bytes for pools, %s bytes for kernels; NUMA node %s; MPS %s\n",
                num(row, "pool_bytes"), num(row, "kernel_bytes"), numa_node(row),
                !json_is_boolean(json_object_get(row, "mps")) ? "not known"
                : j_bool(row, "mps")                          ? "on"
@@ -249,7 +248,7 @@ static int run_doctor(struct ctl *ctl)
 }
 
 const struct command doctor_commands[] = {
-    {"doctor", "", "RDMA devices and GPUs of this host, and which are used", "  ternctl doctor\n",
-     NULL, 0, run_doctor},
+    {"doctor", "", "RDMA devices and GPUs of this host, and their use", "  ternctl doctor\n", NULL,
+     0, run_doctor},
     {0},
 };

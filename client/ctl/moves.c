@@ -32,14 +32,14 @@ static int run_tickets(struct ctl *ctl)
         {
             const json_t *of = json_object_get(row, "tickets");
 
-            printf("tenant %s: %s made, %s fetched, %s dropped, %s expired, %s ended with their "
+            printf("tenant %s: %s created, %s fetched, %s dropped, %s expired, %s ended with their "
                    "session\n",
                    j_str(row, "tenant"), num(of, "made"), num(of, "taken"), num(of, "dropped"),
                    num(of, "expired"), num(of, "ended"));
         }
         table_init(&t, ctl, titles, TITLES_N(titles));
         json_array_foreach(json_object_get(answer, "tickets"), i, row) add_ticket(&t, row);
-        table_print(&t, "no ticket stands");
+        table_print(&t, "no ticket is valid");
     }
     json_decref(answer);
     return CTL_OK;
@@ -80,10 +80,10 @@ static void add_transferred(struct table *t, const json_t *row)
 
 static int run_transfers(struct ctl *ctl)
 {
-    static const char *const does[] = {"=TRANSFER",  "<WAY",   "<PEER", "<TENANT", "<STAGE",
-                                       "<WAITS FOR", "WAITED", "AGE",   "LEFT"};
-    static const char *const moved[] = {"=TRANSFER", "+<TICKET", "<CLASS",      "TOKENS",
-                                        "PAGES",     "BYTES",    "LAST SECOND", "OVER ALL"};
+    static const char *const does[] = {"=TRANSFER",  "<DIRECTION", "<PEER", "<TENANT", "<STAGE",
+                                       "<WAITS FOR", "WAITED",     "AGE",   "LEFT"};
+    static const char *const moved[] = {"=TRANSFER", "+<TICKET", "<CLASS", "TOKENS",
+                                        "PAGES",     "BYTES",    "RATE",   "MEAN RATE"};
     json_t *answer = ctl_list(ctl, "transfers", NULL), *row;
     struct table first, second;
     size_t i;
@@ -112,7 +112,7 @@ static const struct argp_option by_engine[] = {OPTION_TENANT, OPTION_ENGINE, OPT
 static const struct argp_option by_peer[] = {OPTION_TENANT, OPTION_PEER, OPTION_WIDE, {0}};
 
 const struct command moves_commands[] = {
-    {"tickets", "", "Standing tickets, and how the others ended", "  ternctl tickets\n", by_engine,
+    {"tickets", "", "Valid tickets, and how earlier ones ended", "  ternctl tickets\n", by_engine,
      0, run_tickets},
     {"transfers", "", "Page transfers under way, in both directions", "  ternctl transfers\n",
      by_peer, 0, run_transfers},

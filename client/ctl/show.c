@@ -114,7 +114,7 @@ static void show_memory(const json_t *memory)
 {
     printf("  memory %s (%s)", human_bytes(j_u64(memory, "bytes")), j_str(memory, "kind"));
     if (j_u64(memory, "devices") > 0)
-        printf(", of it %s on %s GPUs, %s of them lost", human_bytes(j_u64(memory, "device_bytes")),
+        printf(", %s of it on %s GPUs (%s lost)", human_bytes(j_u64(memory, "device_bytes")),
                num(memory, "devices"), num(memory, "devices_lost"));
     if (j_u64(memory, "host_bytes") > 0)
         printf(" + host %s", human_bytes(j_u64(memory, "host_bytes")));
@@ -122,15 +122,15 @@ static void show_memory(const json_t *memory)
         printf(" + records %s", human_bytes(j_u64(memory, "record_bytes")));
     printf(", huge pages %s, %s workers\n", human_bytes(j_u64(memory, "huge_page_bytes")),
            num(memory, "workers"));
-    printf("  holes in memory of clients: ");
+    printf("  holes in client memory: ");
     if (j_u64(memory, "with_holes") == 0)
         printf("refused by the kernel\n");
     else
-        printf("possible in %s memories; waited for %s times, %s ms in total\n",
-               num(memory, "with_holes"), num(memory, "waits"), num(memory, "waited_ms"));
+        printf("possible in %s memories; %s waits, %s ms in total\n", num(memory, "with_holes"),
+               num(memory, "waits"), num(memory, "waited_ms"));
     if (j_u64(memory, "devices") > 0)
-        printf("  copied between GPUs %s by peer access, %s through memory of the host; within a "
-               "GPU %s\n",
+        printf("  copied between GPUs: %s by peer access, %s through memory of the host; within a "
+               "GPU: %s\n",
                human_bytes(j_u64(memory, "moved_bytes_by_peer")),
                human_bytes(j_u64(memory, "moved_bytes_staged")),
                human_bytes(j_u64(memory, "moved_bytes_within")));
@@ -144,7 +144,7 @@ static void show_host(const json_t *host, uint64_t reserved)
     else if (j_u64(host, "bytes") == 0)
         printf("  host tier %s reserved, no pool uses it", human_bytes(reserved));
     else
-        printf("  host tier %s of %s: %s nodes copied there, %s failed, %s evicted without a copy, "
+        printf("  host tier %s of %s: %s nodes copied to it, %s failed, %s evicted without a copy, "
                "%s loaded back, %s under way",
                human_bytes(j_u64(host, "bytes")), human_bytes(reserved), num(host, "host_copies"),
                num(host, "host_copies_failed"), num(host, "host_uncopied"), num(host, "host_loads"),
@@ -165,8 +165,8 @@ static void show_doors(const json_t *doors)
                 j_u64(door, "over_rate") ==
             0)
             continue;
-        printf("  door %s: %s of %s places used by connections without Hello, %s at most of one "
-               "origin; closed: %s for others, %s at their deadline, %s for the rate of their "
+        printf("  door %s: %s of %s places used by connections without Hello, at most %s by one "
+               "origin; closed: %s to make room, %s at the deadline, %s by the rate limit of their "
                "address\n",
                j_str(door, "door"), num(door, "waiting"), num(door, "places"), num(door, "share"),
                num(door, "displaced"), num(door, "overdue"), num(door, "over_rate"));
@@ -178,7 +178,7 @@ static void show_descriptors(const json_t *s)
 {
     printf("  descriptors of clients: %s", j_str(s, "mode"));
     if (j_u64(s, "connections_ended") > 0)
-        printf("; %s connections that sent some were closed", num(s, "connections_ended"));
+        printf("; %s connections that sent descriptors were closed", num(s, "connections_ended"));
     if (j_u64(s, "closing") > 0)
         printf(", %s are being closed", num(s, "closing"));
     printf("\n");
@@ -190,7 +190,7 @@ static void show_send_buffers(const json_t *s)
     const json_t *share;
     size_t i;
 
-    printf("  send buffers: rest %s of %s in use", num(s, "common_used"), num(s, "common"));
+    printf("  send buffers: %s of %s shared ones in use", num(s, "common_used"), num(s, "common"));
     json_array_foreach(json_object_get(s, "shares"), i, share)
     {
         if (j_u64(share, "used") > 0)
@@ -207,7 +207,7 @@ static void show_turns(const json_t *turns)
 {
     if (j_u64(turns, "turns_begun") == 0)
         return;
-    printf("  turns in flight %s, ended by their deadline %s, with their connection %s\n",
+    printf("  turns: %s in flight, %s ended at the deadline, %s with their connection\n",
            num(turns, "turns_in_flight"), num(turns, "turns_expired"), num(turns, "turns_lost"));
 }
 
@@ -236,7 +236,7 @@ static void show_tape(const json_t *tape)
     const json_t *back = json_object_get(tape, "reaches_back_s");
 
     if (json_is_number(back))
-        printf("  a tape would have the last %s: %s events; %s earlier ones were dropped\n",
+        printf("  tape: the last %s, %s events; %s earlier events were overwritten\n",
                human_age(json_number_value(back)),
                human_count(j_u64(tape, "recorded") - j_u64(tape, "dropped")), num(tape, "dropped"));
 }
@@ -260,12 +260,11 @@ static void show_daemon(const struct ctl *ctl, const json_t *s)
     printf("\n");
     printf("  peers %s of %s up", num(s, "peers_up"), num(s, "peers"));
     if (j_u64(s, "peers_fallback") > 0)
-        printf(", %s by TCP though RDMA is asked for first (`ternctl peers`)",
+        printf(", %s by TCP although RDMA is preferred (`ternctl peers`)",
                num(s, "peers_fallback"));
     printf(", transfers %s", num(s, "transfers_active"));
     if (j_u64(s, "resets_spreading") > 0)
-        printf(", resets of namespaces that some peers have not received %s",
-               num(s, "resets_spreading"));
+        printf(", resets of namespaces that wait for peers %s", num(s, "resets_spreading"));
     printf("\n");
     show_tape(json_object_get(s, "tape"));
     show_turns(json_object_get(s, "turns"));
@@ -278,7 +277,8 @@ static void show_daemon(const struct ctl *ctl, const json_t *s)
            num(json_object_get(data, "threads"), "threads"),
            num(json_object_get(data, "threads"), "tasks"),
            num(json_object_get(data, "threads"), "tasks_done"));
-    printf("  data connections from peers %s of %s, %s reserved for each, rest %s of %s in use\n",
+    printf("  data connections from peers: %s of %s, %s reserved for each peer, %s of %s shared "
+           "ones in use\n",
            num(json_object_get(data, "from_peers"), "conns"),
            num(json_object_get(data, "from_peers"), "limit"),
            num(json_object_get(data, "from_peers"), "reserved"),
@@ -360,14 +360,13 @@ static void show_certificate(const struct ctl *ctl, const json_t *certificate)
     if (!json_is_object(certificate))
         return;
     if (left_s <= 0)
-        paint(
-            ctl, RED,
-            "\nalarm: this node's certificate has expired (%s): peers refuse every new link. Make "
-            "another one, then `ternctl reload`.\n",
-            j_str(certificate, "not_after"));
+        paint(ctl, RED,
+              "\nalarm: this node's certificate has expired (%s): peers refuse every new link. "
+              "Issue a new one, then run `ternctl reload`.\n",
+              j_str(certificate, "not_after"));
     else if (left_s <= j_f64(certificate, "life_s") / 10)
         paint(ctl, YELLOW,
-              "\nwarning: this node's certificate expires in %s (%s): make another one, then "
+              "\nwarning: this node's certificate expires in %s (%s): issue a new one, then run "
               "`ternctl reload`.\n",
               human_age(left_s), j_str(certificate, "not_after"));
     if (!j_bool(certificate, "own_ca"))
@@ -415,7 +414,7 @@ static void show_alarms(const struct ctl *ctl, const json_t *s)
               num(json_object_get(s, "steps_over"), "steps"));
     if (j_u64(json_object_get(s, "fault_injection"), "corrupt_pages") > 0)
         paint(ctl, YELLOW,
-              "\nwarning: faults.corrupt_pages is set: this daemon damages what it receives, on "
+              "\nwarning: faults.corrupt_pages is set: this daemon damages received pages, on "
               "purpose.\n");
     if (j_u64(json_object_get(s, "fault_injection"), "copy_corrupt_every") > 0)
         paint(ctl, YELLOW,
@@ -443,8 +442,8 @@ static void show_unregistered(const json_t *s)
     uint64_t unknown = j_u64(verbs, "gpu_regions_unregistered");
 
     if (unknown > 0)
-        printf("\nregions on GPUs: %s of %s are not registered for RDMA, and their pages are sent "
-               "by TCP if at all (`ternctl doctor` shows the cause)\n",
+        printf("\nregions on GPUs: %s of %s are not registered for RDMA, and their pages can only "
+               "be sent by TCP (`ternctl doctor` shows the cause)\n",
                human_count(unknown), human_count(unknown + j_u64(verbs, "gpu_regions")));
 }
 
@@ -570,9 +569,10 @@ static void add_session(struct table *t, json_t *row)
 
 static int run_sessions(struct ctl *ctl)
 {
-    static const char *const titles[] = {
-        "=SESSION", "<TENANT",   "<ENGINE", "+=POOL", "+=NAMESPACE", "<STATE", "<TURN", "COMMITTED",
-        "WRITTEN",  "ALLOCATED", "+TOKENS", "IDLE",   "+<HOLDS",     "+SINCE", "+=NODE"};
+    static const char *const titles[] = {"=SESSION",    "<TENANT",   "<ENGINE", "+=POOL",
+                                         "+=NAMESPACE", "<STATE",    "<TURN",   "COMMITTED",
+                                         "WRITTEN",     "ALLOCATED", "+TOKENS", "IDLE",
+                                         "+<PIN",       "+PIN AGE",  "+=NODE"};
 
     return show_list(ctl, "sessions", titles, TITLES_N(titles), add_session, "no session is open");
 }
@@ -591,8 +591,8 @@ static void add_recorded(struct table *t, const json_t *row)
 
 static int run_records(struct ctl *ctl)
 {
-    static const char *const titles[] = {"=SESSION", "<ENGINE", "=POOL",    "RECORDS",
-                                         "TOKENS",   "PAGES",   "OF BLOBS", "<TURN"};
+    static const char *const titles[] = {"=SESSION", "<ENGINE", "=POOL",      "RECORDS",
+                                         "TOKENS",   "PAGES",   "BLOB PAGES", "<TURN"};
     json_t *answer = ctl_list(ctl, "records", NULL), *row;
     struct table t;
     size_t i;
@@ -772,7 +772,7 @@ const struct command show_commands[] = {
      run_records},
     {"engines", "", "Engines, their live processes and their finished steps", "  ternctl engines\n",
      by_engine, 0, run_engines},
-    {"peers", "", "Other daemons and whether they can be reached", "  ternctl peers\n", by_peer, 0,
+    {"peers", "", "Other daemons, and whether they are reachable", "  ternctl peers\n", by_peer, 0,
      run_peers},
     {0},
 };

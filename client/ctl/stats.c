@@ -23,7 +23,7 @@ static void add_found(struct table *t, const json_t *row, uint64_t tokens)
         table_add(t, BOLD, "%.1f %%", 100.0 * (double)tokens / (double)prompt);
 }
 
-static const char *const figure_titles[] = {"<OF",     "PROMPTS",  "TOKENS", "FOUND",
+static const char *const figure_titles[] = {"<NAME",   "PROMPTS",  "TOKENS", "HITS",
                                             "DEVICE",  "HOST",     "DISK",   "PEER",
                                             "+TICKET", "COMPUTED", "EVICTED"};
 
@@ -98,26 +98,26 @@ static void peers(const json_t *answer)
 
 static int run_stats(struct ctl *ctl)
 {
-    static const char *const time_titles[] = {"<WHAT", "COUNT", "MEAN", "HALF WITHIN",
-                                              "99 OF 100 WITHIN"};
+    static const char *const time_titles[] = {"<LATENCY", "COUNT", "MEAN", "MEDIAN",
+                                              "99TH PERCENTILE"};
     json_t *answer = ctl_ask(ctl, "stats", NULL, 0);
     struct table t;
 
     if (!ctl_print_json(ctl, answer)) {
-        printf("tokens of tenants since the daemon started %s ago, and of pools since they were "
+        printf("tokens of tenants since the daemon started (%s ago), and of pools since they were "
                "opened\n",
                human_age((double)j_u64(answer, "uptime_s")));
         table_init(&t, ctl, figure_titles, TITLES_N(figure_titles));
         figures_of(&t, answer, "tenants", "tenant");
         figures_of(&t, answer, "pools", "pool");
-        table_print(&t, "there is no tenant");
+        table_print(&t, "no tenant is configured");
         peers(answer);
         printf("\n");
         table_init(&t, ctl, time_titles, TITLES_N(time_titles));
         add_times(&t, json_object_get(answer, "latencies"), "");
         add_peers(&t, answer);
         add_times(&t, json_object_get(answer, "requests"), "request ");
-        table_print(&t, "no times were measured yet");
+        table_print(&t, "no latency was measured yet");
     }
     json_decref(answer);
     return CTL_OK;
@@ -126,7 +126,7 @@ static int run_stats(struct ctl *ctl)
 static int run_namespaces(struct ctl *ctl)
 {
     static const char *const titles[] = {"=NAMESPACE", "<TENANT", "=POOL", "NODES",  "<STATE",
-                                         "PROMPTS",    "TOKENS",  "FOUND", "EVICTED"};
+                                         "PROMPTS",    "TOKENS",  "HITS",  "EVICTED"};
     json_t *answer = ctl_list(ctl, "namespaces", ctl_pool_arg(ctl)), *row;
     struct table t;
     size_t i;
@@ -235,7 +235,7 @@ static void add_tenant(struct table *t, const json_t *row)
 static int run_tenants(struct ctl *ctl)
 {
     static const char *const titles[] = {"<TENANT", "ENGINES",   "SESSIONS", "NODES", "POOLS",
-                                         "LIVE",    "EVICTABLE", "HOST",     "FOUND"};
+                                         "LIVE",    "EVICTABLE", "HOST",     "HITS"};
     json_t *status = ctl_ask(ctl, "status", NULL, 0), *answer = tenants_of(status), *row;
     struct table t;
     size_t i;
@@ -260,16 +260,16 @@ static const struct argp_option namespaces_options[] = {
 static const struct argp_option wide[] = {OPTION_WIDE, {0}};
 
 const struct command stats_commands[] = {
-    {"stats", "", "Found tokens of prompts, and how long requests took",
+    {"stats", "", "Cache hits of prompts, and latencies of requests",
      "  ternctl stats\n  ternctl stats --json | jq '.tenants[] | {tenant, prompt_tokens}'\n", wide,
      0, run_stats},
-    {"tenants", "", "Memory of each tenant, and the found part of its prompts",
+    {"tenants", "", "Memory of each tenant, and the hit rate of its prompts",
      "  ternctl tenants\n  ternctl tenants --json | jq '.tenants[] | {tenant, live: "
      ".device.live_bytes}'\n\nPOOLS is the memory of its pools on the device, in one region; LIVE "
      "is in use, EVICTABLE can be evicted when pages are needed, HOST is its pools on the host "
      "tier.\n",
      wide, 0, run_tenants},
-    {"namespaces", "", "Namespaces of pools, and the found part of their prompts",
+    {"namespaces", "", "Namespaces of pools, and the hit rate of their prompts",
      "  ternctl namespaces\n  ternctl namespaces --json | jq '.namespaces | length'\n",
      namespaces_options, 0, run_namespaces},
     {0},

@@ -90,7 +90,7 @@ static void show_head(const struct ctl *ctl, const char *path, const struct tape
     }
     printf("%s: %s events of incarnation %016llx, %s; token ids are %s\n", path,
            human_count(h->events), (unsigned long long)h->incarnation,
-           h->complete ? "from the daemon's start on" : "its beginning was overwritten",
+           h->complete ? "from the daemon's start" : "without its beginning, which was overwritten",
            h->tokens_kept ? "kept" : "replaced by hashes");
 }
 
@@ -158,12 +158,13 @@ static int run_tape(struct ctl *ctl)
     bool reads = strcmp(ctl->operand, "read") == 0;
 
     if (reads && !ctl->more[0])
-        ctl_fail(CTL_USAGE, "tape read FILE; a file of that name is written by: tape ./read");
+        ctl_fail(CTL_USAGE,
+                 "name the tape: tape read FILE (to write a file called read: tape ./read)");
     if (!reads && ctl->more[0])
         ctl_fail(CTL_USAGE, "'%.40s' is one argument too many", ctl->more[0]);
     if (reads && ctl->tokens)
-        ctl_fail(CTL_USAGE, "--tokens applies only to writing a tape: a tape that is read has "
-                            "token ids or has not");
+        ctl_fail(CTL_USAGE, "--tokens applies only when a tape is written: `tape read` shows token "
+                            "ids if the tape has them");
     return reads ? read_tape(ctl, ctl->more[0]) : write_tape(ctl);
 }
 
@@ -171,7 +172,7 @@ static int run_tape(struct ctl *ctl)
 
 static const struct argp_option tape_options[] = {
     {"tokens", OPT_TOKENS, NULL, 0,
-     "Keep token ids, which are your users' text, instead of their hashes", 0},
+     "Store token ids in place of their hashes; token ids are your users' text", 0},
     {0},
 };
 

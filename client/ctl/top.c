@@ -323,7 +323,7 @@ static void put_rates(const struct canvas *c, const struct view *t, uint32_t row
         add_share(&table, row, "hit_rate_since_start");
     }
     table.rows_max = rows;
-    table_print(&table, "there is no tenant");
+    table_print(&table, "no tenant is configured");
     json_decref(all);
 }
 
@@ -369,8 +369,8 @@ static void put_pools(const struct canvas *c, const struct view *t, uint32_t row
 
 static void put_transfers(const struct canvas *c, const struct view *t, uint32_t rows)
 {
-    static const char *const titles[] = {"=SLOWEST TRANSFER", "<WAY", "<PEER", "<STAGE",
-                                         "<WAITS FOR",        "AGE",  "BYTES", "OVER ALL"};
+    static const char *const titles[] = {"=SLOWEST TRANSFER", "<DIRECTION", "<PEER", "<STAGE",
+                                         "<WAITS FOR",        "AGE",        "BYTES", "MEAN RATE"};
     json_t *all = slowest_of(t), *row;
     struct table table;
     size_t i;
@@ -523,9 +523,8 @@ static void on_screen(struct view *t)
     enum screen_heard heard = SCREEN_TIME;
 
     if (!screen_begin())
-        ctl_fail(CTL_USAGE,
-                 "standard input and output are not both a terminal: `ternctl top --once` "
-                 "prints one screen, `ternctl top --json` the same for programs");
+        ctl_fail(CTL_USAGE, "standard input or output is not a terminal: `ternctl top --once` "
+                            "prints one screen, `ternctl top --json` the same for programs");
     while (heard != SCREEN_END) {
         if (heard == SCREEN_TIME)
             look(t);
@@ -552,18 +551,20 @@ static int run_top(struct ctl *ctl)
 /* ---- the rows ---- */
 
 static const struct argp_option top_options[] = {
-    {"every", OPT_EVERY, "MS", 0, "Milliseconds between two looks, 100 to 60000; default: 1000", 0},
-    {"once", OPT_ONCE, NULL, 0, "Print one screen as text after two looks, and exit", 0},
+    {"every", OPT_EVERY, "MS", 0, "Milliseconds between two samples, 100 to 60000; default: 1000",
+     0},
+    {"once", OPT_ONCE, NULL, 0, "Print one screen as text after two samples, and exit", 0},
     {0},
 };
 
 const struct command top_commands[] = {
     {"top", "", "Pools, rates, slow transfers and alarms, each second",
      "  ternctl top\n  ternctl top --once\n  ternctl top --every 5000 --json | jq .rates\n\nq or "
-     "Ctrl-C ends it. Rates are tokens a second between the last two looks: tokens of prompts, "
-     "those of them that were matched or fetched, and tokens that engines published. HITS is the "
-     "part of prompts that was found, ALL HITS since the daemon started. The slowest transfers are "
-     "those with the lowest rate since their start. If the daemon is down, ternctl keeps trying.\n",
+     "Ctrl-C ends it. Rates are tokens per second between the last two samples: PROMPTS are tokens "
+     "of prompts, MATCHED and FETCHED those of them that were matched or fetched, PUBLISHED tokens "
+     "that engines published. HITS is the hit rate of prompts, ALL HITS the hit rate since the "
+     "daemon started. The slowest transfers are those with the lowest mean rate. While the daemon "
+     "is down, ternctl retries the connection.\n",
      top_options, 0, run_top},
     {0},
 };

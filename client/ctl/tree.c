@@ -70,7 +70,7 @@ static void show(const struct ctl *ctl, const struct forest *f, uint64_t left_ou
 {
     static const char *const titles[] = {"=TOKENS",   "+NODES",       "PAGES",      "HOST",
                                          "<TIER",     "+STATE PAGES", "+BORROWERS", "+<RESUME",
-                                         "LAST USED", "<IS",          "=NODE",      "<HELD BY"};
+                                         "LAST USED", "<STATUS",      "=NODE",      "<PINNED BY"};
     struct table t;
 
     table_init(&t, ctl, titles, sizeof(titles) / sizeof(titles[0]));
@@ -78,7 +78,7 @@ static void show(const struct ctl *ctl, const struct forest *f, uint64_t left_ou
         add_line(&t, &f->lines[i]);
     table_print(&t, "the prefix tree is empty");
     if (left_out > 0)
-        printf("%s nodes were evicted while the list was read, and are left out\n",
+        printf("%s nodes are left out: they were evicted while the list was read\n",
                human_count(left_out));
 }
 
@@ -125,17 +125,18 @@ static int run_tree(struct ctl *ctl)
 static const struct argp_option tree_options[] = {
     {"pool", OPT_POOL, "POOL", 0, "Only this pool: its handle or its slot (ternctl pools)", 0},
     {"svg", OPT_SVG, "FILE", 0,
-     "Draw the tree into FILE instead: an icicle, one pool above the next", 0},
+     "Draw the tree into FILE as an icicle, with the pools below each other", 0},
     OPTION_WIDE,
     {0},
 };
 
 const struct command tree_commands[] = {
     {"tree", "", "The prefix tree: pages, tier, pins and age of its nodes",
-     "  ternctl tree\n  ternctl tree --pool 0 --svg /tmp/tree.svg\n\nAlike nodes in a row without "
-     "branches and pins are one line, with the depths from..to; NODE is the last of them, for "
-     "`ternctl pin`. TIER: device, host, both, or being copied (device>host). HOST: pages "
-     "there.\nIn the drawing, width is pages, colour is the tier, and a dot is a resume point.\n",
+     "  ternctl tree\n  ternctl tree --pool 0 --svg /tmp/tree.svg\n\nSuccessive equal nodes "
+     "without branches and pins share one line, with the depths from..to; NODE is the id of the "
+     "last one, for `ternctl pin`. TIER: device, host, both, or being copied (device>host). HOST: "
+     "pages on the host tier.\nIn the drawing, width is pages, colour is the tier, and a dot is a "
+     "resume point.\n",
      tree_options, 0, run_tree},
     {0},
 };

@@ -81,7 +81,7 @@ static void show_begin(const struct ctl *ctl, uint64_t next)
     }
     paint(ctl, BOLD, "%16s  %-7s  %-6s  %-*s  %-8s  %10s  %-16s  %-16s\n", "NUMBER", "CHANGE",
           "TIER", TENANT_SHOWN, "TENANT", "SPACE", "DEPTH", "CHAIN", "PARENT");
-    fprintf(stderr, "waiting for changes from number %llu on; interrupt to end\n",
+    fprintf(stderr, "waiting for changes from number %llu; interrupt to end\n",
             (unsigned long long)next);
 }
 
@@ -131,8 +131,8 @@ static int run_watch(struct ctl *ctl)
 
 static const struct argp_option watch_options[] = {
     {"from", OPT_FROM, "NUMBER", 0,
-     "Begin with that change, if it is still kept; 1: the oldest that is kept; default: the next "
-     "one",
+     "Number of the first change, if the daemon still has it; 1: the oldest kept change; default: "
+     "the next change",
      0},
     {"changes", OPT_CHANGES, "N", 0, "End after N changes", 0},
     {0},

@@ -50,7 +50,7 @@ play tiny
 play hybrid
 figures kernels copies
 [ "$(ask prefill doctor | grep -c "^GPU ${GPU%0}[01]: its kernels compute checksums and pack rows$")" = 2 ] || fail "doctor"
-[ "$(ask prefill doctor | grep -c '^  50,331,648 bytes of it for pools, 3,145,728 for kernels; NUMA node not known; MPS on$')" = 2 ] ||
+[ "$(ask prefill doctor | grep -c '^  50,331,648 bytes for pools, 3,145,728 bytes for kernels; NUMA node not known; MPS on$')" = 2 ] ||
     fail "doctor: $(ask prefill doctor)"
 json "$(ask prefill doctor --json)" "[(g['mps'], g['numa_node'], g['pool_bytes']) for g in j['gpus']] == [(True, None, 48 << 20)] * 2"
 end

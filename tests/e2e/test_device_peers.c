@@ -144,8 +144,8 @@ TEST(device_peers_hand_over_by_peer_access)
     assert_true(rig_ctl_says(&rig, "doctor", "peer access with 7 of the 7 other GPUs"));
     assert_false(rig_ctl_says(&rig, "doctor", "no peer access"));
     assert_true(rig_ctl_says(&rig, "status",
-                             "copied between GPUs 1.1 MiB by peer access, 0 B through memory of "
-                             "the host; within a GPU 48.0 KiB"));
+                             "copied between GPUs: 1.1 MiB by peer access, 0 B through memory of "
+                             "the host; within a GPU: 48.0 KiB"));
     assert_int_equal(daemon_log_count(&rig, FAR, 1, 0), 0);
 }
 

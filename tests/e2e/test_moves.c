@@ -98,7 +98,7 @@ static void fetches_are_refused_in_words(const struct daemon *d, const struct en
     assert_err(TERN_INVALID, tern_fetch(b->tern, s->id, options[0].node, 1000, 0, TERN_STEP_NONE,
                                         RIG_WAIT_MS, &r));
     assert_non_null(strstr(tern_error_text(b->tern), "at_least is 1000 tokens"));
-    assert_non_null(strstr(tern_error_text(b->tern), "are 128: "));
+    assert_non_null(strstr(tern_error_text(b->tern), "have only 128: "));
     assert_err(TERN_INVALID,
                tern_fetch(b->tern, s->id, "nobody", 0, 0, TERN_STEP_NONE, RIG_WAIT_MS, &r));
     assert_non_null(strstr(tern_error_text(b->tern), "no such peer is configured: 'nobody'; there "
@@ -165,8 +165,8 @@ TEST(ternctl_transfers_tells_what_a_fetch_waits_for)
 TEST(ternctl_tickets_tells_of_those_that_stand)
 {
     static const char *const table[] = {"open", "160", "128", "t0", NULL};
-    static const char *const counted[] = {"1 made, 0 taken, 1 dropped, 0 expired",
-                                          "no ticket stands", NULL};
+    static const char *const counted[] = {"1 created, 0 fetched, 1 dropped, 0 expired",
+                                          "no ticket is valid", NULL};
     uint32_t tokens[TOKENS + 32];
     struct engine_session from;
     struct tern_ticket ticket;

@@ -120,7 +120,7 @@ TEST(peers_whose_pages_fall_back_to_tcp_are_told)
     assert_int_equal(json_integer_value(json_object_get(said, "peers_fallback")), 1);
     json_decref(said);
     assert_true(
-        rig_ctl_says(&near, "status", "peers 1 of 1 up, 1 by TCP though RDMA is asked for"));
+        rig_ctl_says(&near, "status", "peers 1 of 1 up, 1 by TCP although RDMA is preferred"));
     tern_destroy(admin);
     admin = NULL;
     assert_true(daemon_stop(&near));

@@ -69,9 +69,9 @@ ends 0 "all good" "$CTL" verify "$SPILL"
 ends 1 "No such file" "$CTL" verify "$DIR/nowhere"
 ends 2 "DIR is missing" "$CTL" verify
 mkdir "$DIR/none"
-ends 1 "0 extents in 0 files, 0 B: no files of a disk tier are there" "$CTL" verify "$DIR/none"
+ends 1 "0 extents in 0 files, 0 B: the folder has no files of a disk tier" "$CTL" verify "$DIR/none"
 touch "$DIR/none/.lock" # a daemon used this folder and has stored nothing yet
-ends 0 "no files of a disk tier are there" "$CTL" verify "$DIR/none"
+ends 0 "the folder has no files of a disk tier" "$CTL" verify "$DIR/none"
 
 # ---- a tape has the recovered index of the disk: played back it reaches the same state
 fills ""

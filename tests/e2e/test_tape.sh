@@ -139,7 +139,7 @@ ctl small tape "$DIR/small.tape" >"$DIR/told"
 is complete false "$DIR/told"
 [[ $(at dropped "$DIR/told") -gt 0 ]] || fail "nothing was dropped"
 "$TERN_BIN/ternctl" tape read "$DIR/small.tape" >"$DIR/text"
-grep -q ", its beginning was overwritten; token ids are replaced by hashes$" "$DIR/text" || fail "what is shown of it: $(head -n 3 "$DIR/text")"
+grep -q ", without its beginning, which was overwritten; token ids are replaced by hashes$" "$DIR/text" || fail "what is shown of it: $(head -n 3 "$DIR/text")"
 [[ $(wc -l <"$DIR/text") -gt 2 && $(sed -n 2p "$DIR/text") =~ ^" "*$(at dropped "$DIR/told" | rev | sed 's/.../&,/g; s/,$//' | rev)" " ]] ||
     fail "the first event is not the one behind those that were dropped: $(head -n 3 "$DIR/text")"
 

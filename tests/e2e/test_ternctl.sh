@@ -287,7 +287,7 @@ wait "$WAIT" || rc=$?
 grep -q "undone with 2 sessions open" "$DIR/stdout" || fail "drain --wait: $(cat "$DIR/stdout")"
 grep -q "event=operator_done act=drain .*result=\"2 sessions, taken back\"" "$DIR/log" || fail "the log does not tell it"
 echo | "$HOLD" away "$SOCKET" >/dev/null || fail "no new session after undrain"
-ends 0 "takes new sessions; 2 are open" "$CTL" undrain # repeating it does no harm
+ends 0 "accepts new sessions; 2 are open" "$CTL" undrain # repeating it does no harm
 wrong 2 "--wait takes a time" "$CTL" drain --wait=soon
 ends 4 "the wait ended, and the daemon is still draining" "$CTL" drain --wait=1s
 refused 4 LEFT "the wait ended" "$CTL" drain --wait=1s

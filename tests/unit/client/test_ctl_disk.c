@@ -58,7 +58,7 @@ TEST(disk_parts_say_what_is_there_alone)
     shows(4096, 1, 2, 8);
     assert_string_equal(strstr(printed, "7 pruned"),
                         "7 pruned; 1 being stored; 2 stores failed; 8 extents found at the start "
-                        "had no record or no use\n");
+                        "were dropped (no record or no use)\n");
     shows(0, 0, 0, 0);
     assert_null(strstr(printed, "of t0"));
 }

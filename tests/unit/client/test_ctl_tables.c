@@ -294,7 +294,7 @@ TEST(wide_tables_show_every_name_whole_and_every_number_to_its_last_digit)
 TEST(columns_that_are_shown_with_wide_alone_are_shown_then)
 {
     static const char *const of[][2] = {{"status", "RECLAIMABLE"}, {"pools", "OTHER TIER"},
-                                        {"sessions", "SINCE"},     {"engines", "RETIRING UNTIL"},
+                                        {"sessions", "PIN AGE"},   {"engines", "RETIRING UNTIL"},
                                         {"peers", "INCARNATION"},  {"tree", "BORROWERS"}};
     uint32_t found = 0;
 
