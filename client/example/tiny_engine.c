@@ -137,7 +137,7 @@ static uint32_t give_way(struct engine *e, const char *name, tern_session sessio
 
     must(e, tern_recover(e->tern, session, 0, &r), "recovering");
     table_update(table, &r); /* the answer names the whole table, as after a match */
-    printf("%s: gave %u pages back, came back with %u tokens in %u pages\n", name,
+    printf("%s: released %u pages, then recovered %u tokens in %u pages\n", name,
            gone.free_now + gone.free_at_step, r.lengths.written, table->n);
     return r.lengths.written;
 }
@@ -182,8 +182,7 @@ static uint32_t conversation(struct engine *e, const char *name, const uint32_t 
     must(e, tern_commit(e->tern, session, n / e->align * e->align, e->step, 0, &r), "committing");
     table_update(&table, &r);
     wrong = wrong_bytes(e, &table, prompt, n); /* while we still hold them */
-    printf("%s: committed %u tokens, %u bytes of KV differ from what they should be\n", name,
-           r.lengths.committed, wrong);
+    printf("%s: committed %u tokens, %u bytes of KV are wrong\n", name, r.lengths.committed, wrong);
 
     kept = give_way(e, name, session, &table);
     wrong += wrong_bytes(e, &table, prompt, kept);
@@ -218,7 +217,7 @@ int main(int argc, char **argv)
         prompt[SHARED + i] = 90000 + i * 3;
     second = conversation(&e, "second", prompt, SHARED + OWN);
 
-    printf("the second conversation had %u of %d shared tokens for nothing\n", second, SHARED);
+    printf("the second conversation reused %u of %d shared tokens\n", second, SHARED);
     must(&e, tern_pool_close(e.tern, e.pool, 0), "closing the pool");
     tern_destroy(e.tern); /* unmaps, leaves the engine, closes */
     return first == 0 && second == SHARED / e.align * e.align ? 0 : 1;

@@ -42,8 +42,8 @@ export LD_LIBRARY_PATH=$LIBDIR
 OUT=$("$DIR/tiny_engine" "$SOCKET") || fail "the example engine: $OUT"
 echo "$OUT"
 grep -q "second: 940 tokens, peek says 640, match found 640 in 10 pages" <<<"$OUT" || fail "the prefix was not shared"
-[[ $(grep -c " 0 bytes of KV differ" <<<"$OUT") == 2 ]] || fail "wrong bytes"
-[[ $(grep -c "gave 1 pages back, came back with 896 tokens in 14 pages" <<<"$OUT") == 2 ]] || fail "it did not give way and come back"
+[[ $(grep -c " 0 bytes of KV are wrong" <<<"$OUT") == 2 ]] || fail "wrong bytes"
+[[ $(grep -c "released 1 pages, then recovered 896 tokens in 14 pages" <<<"$OUT") == 2 ]] || fail "the session was not retracted and recovered"
 
 # Linked statically, it works without the shared library.
 $CC "${USER_FLAGS[@]}" $(pkg-config --cflags tern) "$TERN_SOURCE/client/example/tiny_engine.c" "$LIBDIR/libtern.a" \
