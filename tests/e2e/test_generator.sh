@@ -73,7 +73,7 @@ if "$CC" -shared -fPIC "$DIR/late.c" -o "$DIR/late.so" && [[ $(ldd "$TERN_BIN/te
     is requests 24 corrupt_detected 50 transferred_bytes $((($(field transferred_pages) + 50) * 4096))
 fi
 
-refused 2 "both sides must have as many ranks" --spawn --ranks 1:2
+refused 2 "both sides must have equal numbers of ranks" --spawn --ranks 1:2
 replay --profile tiny-state --sessions 12 --turns 6 --concurrency 4
 replay --profile tiny-state --ranks 2:2 --sessions 6 --turns 4 --concurrency 3 --supersede eager
 replay --profile hybrid --sessions 8 --turns 5 --concurrency 4

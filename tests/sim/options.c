@@ -34,38 +34,38 @@ static const struct argp_option table[] = {
     {"json", KEY_JSON, NULL, 0, "One JSON object on standard output", 0},
     {"twice", KEY_TWICE, NULL, 0,
      "Play each history twice, under two secrets, and compare the state hashes", 0},
-    {"shrink", KEY_SHRINK, "DIR", 0, "Write each failing history to DIR, shrunk", 0},
+    {"shrink", KEY_SHRINK, "DIR", 0, "Shrink each failing history and write it to DIR", 0},
     {"tape", KEY_TAPE, "FILE", 0, "Replay a shrunk history, or a tape that a daemon recorded", 0},
-    {"verbose", KEY_VERBOSE, NULL, 0, "Print every choice and what it did", 0},
-    {"audit", KEY_AUDIT, "N", 0,
-     "Look into the cores' memory after each N-th step; default: 0, never", 0},
+    {"verbose", KEY_VERBOSE, NULL, 0, "Print every choice and its effect", 0},
+    {"audit", KEY_AUDIT, "N", 0, "Audit the cores' memory after every Nth step; default: 0, never",
+     0},
     {"keep-going", KEY_KEEP_GOING, NULL, 0, "Do not stop after 8 failing seeds", 0},
     {"rdma", KEY_RDMA, NULL, 0,
-     "Histories of the transfers alone, over modelled NICs and sockets; --bug N plants one of the "
+     "Play histories of transfers only, over modelled NICs and sockets; --bug N plants one of the "
      "seam's bugs",
      0},
     {"large", KEY_LARGE, NULL, 0,
-     "Histories with large geometries alone, which else each eighth seed has beside its own: one "
-     "core with tables and windows near their limits, and the cost of each step as a rule",
+     "Play only histories with large geometries: one core with tables and windows near their "
+     "limits, with a check of each step's cost. Without --large, every eighth seed also plays one",
      0},
     {"fleet", KEY_FLEET, NULL, 0,
-     "Histories of three daemons instead: resets over two hops, two sources, tickets that are "
+     "Play histories of three daemons: resets over two hops, two sources, tickets that are "
      "followed and handed on, leases, peers that join and leave, and restarts with other limits, "
      "budgets and layouts",
      0},
     {"bug", KEY_BUG, "N|all", 0,
-     "With a planted bug, which only tern-sim-bugs has: the seeds it took to find it. --shrink DIR "
-     "keeps a short history of each, --tape FILE replays one",
+     "Plant bug N and print how many seeds found it (tern-sim-bugs only). --shrink DIR writes a "
+     "short history of each bug, --tape FILE replays one",
      0},
     {"runs", KEY_RUNS, "N", 0,
-     "Look for each planted bug so many times, from first seeds far apart; default: 5", 0},
+     "Search for each planted bug N times, from first seeds far apart; default: 5", 0},
     {0},
 };
 
 static const char doc[] =
-    "Plays histories of two Tern cores under faults and checks every promise after every event."
-    "\vThe figure of histories a second counts processor time of this process.\n\nExit status: 0 "
-    "no violation and no mark missed; 1 if not; 2 a wrong command line or an unreadable file.";
+    "Plays histories of two Tern cores under faults and checks every promise after every "
+    "event.\vHistories per second are per second of this process's CPU time.\n\nExit status: 0 no "
+    "violation and no mark missed; 1 if not; 2 wrong command line or unreadable file.";
 
 /* A mistyped number must not become an empty run that passes. */
 static uint64_t number(struct argp_state *state, const char *name, const char *text, uint64_t least)
@@ -103,7 +103,7 @@ static error_t read_option(int key, char *arg, struct argp_state *state)
     case KEY_FLEET: o->fleet = true; return 0;
     case KEY_LARGE: o->large = true; return 0;
     case KEY_RDMA: o->rdma = true; return 0;
-    case ARGP_KEY_ARG: argp_error(state, "\"%s\" is no option", arg); return 0;
+    case ARGP_KEY_ARG: argp_error(state, "\"%s\" is not an option", arg); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }

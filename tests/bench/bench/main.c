@@ -32,33 +32,34 @@ struct input {
 
 static const struct argp_option table[] = {
     {"json", KEY_JSON, 0, 0, "One JSON object on standard output instead of a table", 0},
-    {"quick", KEY_QUICK, 0, 0, "Fewer rounds: to see that it works, not to measure", 0},
+    {"quick", KEY_QUICK, 0, 0, "Run fewer rounds: a test of the program, not a measurement", 0},
     {"table", KEY_TABLE, "NAME", 0,
-     "neighbours: this row alone; transfer: \"pages\", its rows by page size alone", 0},
-    {"dir", KEY_DIR, "DIR", 0, "spill: on the disk that is measured (default: /var/tmp)", 0},
-    {"bytes", KEY_BYTES, "N", 0, "spill: of one pass, K, M, G (default: 4G)", 0},
+     "neighbours: only this row; transfer: \"pages\", only the rows by page size", 0},
+    {"dir", KEY_DIR, "DIR", 0, "spill: folder on the disk to measure (default: /var/tmp)", 0},
+    {"bytes", KEY_BYTES, "N", 0, "spill: bytes of one pass; may end in K, M, G (default: 4G)", 0},
     {0},
 };
 
 static const char doc[] =
     "Measures Tern beside a raw baseline in the same run.\v"
     "blocks      values put, got and found by key against loops that copy and hash, and memcpy\n"
-    "health      pings beside 64 clients whose turn records are looked at, by workers and by the "
-    "owner thread\n"
+    "health      pings while turn records of 64 clients are checked, by workers and by the owner "
+    "thread\n"
     "index       Match of 49,152 tokens in a tree 50 turns deep against memcmp of the same bytes; "
     "pin and unpin\n"
     "kernels     each kernel for GPUs against a copy of the same bytes from device to device\n"
-    "neighbours  operations of one tenant beside another one that exhausts a table\n"
+    "neighbours  operations of one tenant while another tenant exhausts a table\n"
     "publish     from a rank's done step to the answer of a scheduler that waits for it\n"
-    "reshard     a TCP stream of pieces that lie scattered at one end: as stretches, and copied "
-    "through a buffer\n"
-    "retention   what 64 sessions keep of turn records with and without all of their blobs; "
-    "appending one\n"
+    "reshard     a TCP stream of pieces that are scattered at one end: sent as stretches, and "
+    "copied through a buffer\n"
+    "retention   memory of the turn records of 64 sessions with and without all blobs; appending a "
+    "record\n"
     "rpc         round trips through the daemon against an io_uring echo of the same frames\n"
-    "spill       files that the disk tier writes and reads against a plain O_DIRECT loop\n"
-    "transfer    a Fetch between two daemons against one plain TCP stream\n\n"
-    "Exit status: 0 if every figure is within its limit, 1 if one is not, 2 if it could not be "
-    "measured, 3 if one that no clock is asked about is not.";
+    "spill       writes and reads of disk tier files against a plain O_DIRECT loop\n"
+    "transfer    a Fetch between two daemons against one plain TCP stream\n"
+    "\n"
+    "Exit status: 0 every figure is within its limit, 1 a figure is not, 2 it could not be "
+    "measured, 3 a figure that depends on no clock is not.";
 
 /* Reads "4G", with K, M and G as powers of 1024. */
 static bool read_bytes(const char *text, uint64_t *ret)
@@ -90,7 +91,7 @@ static error_t read_option(int key, char *arg, struct argp_state *state)
     case KEY_DIR: in->args.dir = arg; return 0;
     case KEY_BYTES:
         if (!read_bytes(arg, &in->args.bytes))
-            argp_error(state, "\"%s\" is no number of bytes", arg);
+            argp_error(state, "\"%s\" is not a number of bytes", arg);
         return 0;
     case ARGP_KEY_ARG:
         for (size_t i = 0; i < sizeof commands / sizeof commands[0] && !in->command; i++) {
@@ -99,18 +100,14 @@ static error_t read_option(int key, char *arg, struct argp_state *state)
         }
         if (!in->command || state->arg_num > 0)
             argp_error(state,
-                       "\"%s\": there are blocks, health, index, kernels, neighbours, publish, "
-                       "reshard, retention, rpc, "
-                       "spill and transfer",
+                       "\"%s\" is not a benchmark: name blocks, health, index, kernels, "
+                       "neighbours, publish, reshard, retention, rpc, spill and transfer",
                        arg);
         return 0;
     case ARGP_KEY_END:
         if (!in->command)
-            argp_error(
-                state,
-                "what is to be measured: blocks, health, index, kernels, neighbours, publish, "
-                "reshard, retention, rpc, "
-                "spill or transfer");
+            argp_error(state, "name one benchmark: blocks, health, index, kernels, neighbours, "
+                              "publish, reshard, retention, rpc, spill or transfer");
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }

@@ -40,7 +40,7 @@ static const struct argp_option table[] = {
      "is a larger part",
      0},
     {"quick", KEY_QUICK, 0, 0,
-     "A shorter prompt, and fewer rounds: to see that it works. Times are not judged", 0},
+     "A shorter prompt and fewer rounds: a test of the program. Times are not judged", 0},
     {"json", KEY_JSON, 0, 0, "One JSON object on standard output instead of a table", 0},
     {0}};
 
@@ -330,7 +330,7 @@ static error_t read_option(int key, char *arg, struct argp_state *state)
     case KEY_CHUNKS: o->chunks = count_of(state, arg, "--chunks", 1, 64); return 0;
     case KEY_QUICK: o->quick = true; return 0;
     case KEY_JSON: o->json = true; return 0;
-    case ARGP_KEY_ARG: argp_error(state, "\"%s\" is no option", arg); return 0;
+    case ARGP_KEY_ARG: argp_error(state, "\"%s\" is not an option", arg); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }

@@ -42,89 +42,86 @@ enum key {
 };
 
 static const struct argp_option table[] = {
-    {0, 0, 0, 0, "What is played", 1},
+    {0, 0, 0, 0, "Workload", 1},
     {"trace", KEY_TRACE, "FILE", 0,
-     "Mooncake JSONL; without it, multi-turn sessions made from a seed", 1},
+     "Play this Mooncake JSONL file; default: multi-turn sessions generated from a seed", 1},
     {"limit", KEY_LIMIT, "N", 0, "Only the first N requests", 1},
     {"speed", KEY_SPEED, "N|max", 0,
-     "N times the trace's own pace; default max: as fast as it goes", 1},
-    {"seed", KEY_SEED, "N", 0, "Of the generator (1)", 1},
-    {"sessions", KEY_SESSIONS, "N", 0, "Of the generator (16)", 1},
-    {"turns", KEY_TURNS, "N", 0, "Of each generated session (8)", 1},
+     "N times the trace's own pace; default: max, as fast as possible", 1},
+    {"seed", KEY_SEED, "N", 0, "Seed of the generator (1)", 1},
+    {"sessions", KEY_SESSIONS, "N", 0, "Sessions of the generator (16)", 1},
+    {"turns", KEY_TURNS, "N", 0, "Turns of each generated session (8)", 1},
     {"turn-tokens", KEY_TURN_TOKENS, "N", 0,
-     "Of each generated user message; default: 1 to 400, as it comes", 1},
-    {0, 0, 0, 0, "How", 2},
+     "Tokens of each generated user message; default: random, 1 to 400", 1},
+    {0, 0, 0, 0, "Engines", 2},
     {"profile", KEY_PROFILE, "NAME", 0,
      "tiny, tiny-16, tiny-256, tiny-state, hybrid, llama-70b, deepseek-v3 or deepseek-v4 (tiny)",
      2},
     {"page-bytes", KEY_PAGE_BYTES, "N", 0,
      "Bytes of every group's pages over all ranks; default: the profile's", 2},
     {"supersede", KEY_SUPERSEDE, "lazy|eager|off", 0,
-     "What becomes of STATE pages that a deeper resume point has made needless (lazy)", 2},
+     "When STATE pages that a deeper resume point supersedes are freed (lazy)", 2},
     {"concurrency", KEY_CONCURRENCY, "N", 0, "Requests in flight on each side (1)", 2},
     {"ranks", KEY_RANKS, "P:D", 0,
      "Rank processes of the prefill and the decode engine; equal (1:1)", 2},
     {"pool-pages", KEY_POOL_PAGES, "N", 0,
      "Pages of each group and daemon; default: enough for all", 2},
     {"host-pages", KEY_HOST_PAGES, "N", 0,
-     "Room for N pages of each group in a host tier on each daemon; default 0: there is none", 2},
+     "Pages of each group in a host tier on each daemon; default: 0, no host tier", 2},
     {"prefill-tokens", KEY_PREFILL_TOKENS, "N", 0,
      "Tokens of a request that one step of the prefill engine computes, in whole pages; default: "
      "245760",
      2},
     {"corrupt", KEY_CORRUPT, "N", 0,
-     "Flip a byte of N distinct pages as they arrive, once each; needs --spawn", 2},
+     "Flip a byte in N distinct pages when they arrive, once each; needs --spawn", 2},
     {"checksums", KEY_CHECKSUMS, 0, 0,
-     "The engines bring the checksums of what they commit, by kernels of their own; for pools of "
-     "GPUs",
+     "The engines compute the checksums of their commits by their own kernels; for pools on GPUs",
      2},
     {"tickets", KEY_TICKETS, 0, 0,
-     "Hand over by ticket: the last tokens, STATE of just that length and a blob of the engine's "
-     "come "
-     "along; default: the decode side fetches whole pages by their tokens",
+     "Hand over by ticket, with the last tokens, STATE of exactly that length and a blob of the "
+     "engine; default: the decode side fetches whole pages by their tokens",
      2},
     {"aborts", KEY_ABORTS, "P", 0,
-     "With --tickets, of so many of 1 hand-overs something goes wrong on purpose, drawn from the "
-     "seed: "
-     "sessions are aborted or retracted, fetches cancelled, tickets dropped, forged or left alone "
-     "(0)",
+     "With --tickets: the part of hand-overs, from 0 to 1, in which a fault chosen by the seed "
+     "occurs: sessions are aborted or retracted, fetches cancelled, tickets dropped, forged or not "
+     "fetched (0)",
      2},
     {"reshard", KEY_RESHARD, 0, 0,
-     "Play the matrix of shardings instead. It comes first, and has options of its own: --reshard "
+     "Play the matrix of shardings. Must be the first option, and has its own options: --reshard "
      "--help",
      2},
     {"follow", KEY_FOLLOW, 0, 0,
-     "Measure what decode waits for when it follows prefill instead. It comes first, and has "
-     "options of its own: --follow --help",
+     "Measure the waits of decode when it follows prefill. Must be the first option, and has its "
+     "own options: --follow --help",
      2},
-    {0, 0, 0, 0, "Against what", 3},
+    {0, 0, 0, 0, "Daemons", 3},
     {"spawn", KEY_SPAWN, 0, 0, "Start both daemons for this run, and end them after it", 3},
     {"tls", KEY_TLS, "DIR", 0,
-     "They talk TLS, with what `deploy/make-certs.sh DIR prefill decode` made", 3},
+     "Use TLS between the daemons, with the certificates of `deploy/make-certs.sh DIR prefill "
+     "decode`",
+     3},
     {"push", KEY_PUSH, 0, 0,
-     "The prefill daemon writes the pages by RDMA, or nothing is played: with --spawn both get "
-     "`transport: verbs`, others must have it",
+     "Require that the prefill daemon writes the pages by RDMA: with --spawn both daemons get "
+     "`transport: verbs`, other daemons must have it",
      3},
     {"prefill", KEY_PREFILL, "SOCKET[,ADMIN]", 0,
-     "The prefill daemon; its admin socket is admin.sock beside it", 3},
-    {"decode", KEY_DECODE, "SOCKET[,ADMIN]", 0, "The decode daemon", 3},
-    {"peer", KEY_PEER, "NAME", 0, "What the decode daemon calls the prefill daemon (prefill)", 3},
+     "Sockets of the prefill daemon; default for ADMIN: admin.sock in the same folder", 3},
+    {"decode", KEY_DECODE, "SOCKET[,ADMIN]", 0, "Sockets of the decode daemon, likewise", 3},
+    {"peer", KEY_PEER, "NAME", 0,
+     "Name of the prefill daemon among the decode daemon's peers (prefill)", 3},
     {"json", KEY_JSON, 0, 0, "One JSON object on standard output instead of the summary", 3},
     {0},
 };
 
 static const char doc[] =
-    "Plays a workload through a prefill daemon and a decode daemon as two "
-    "engines would, each in processes of its "
-    "own, and compares every byte that arrives with what it must be."
-    "\vOne request is one session on each side. Where a pool is full, sessions "
-    "are retracted, to the host tier if there is one, and recovered later; "
-    "where that does not help, a request is given up and begun again, up to "
-    "200 times; then it has failed. Exit status: 0 if nothing was wrong, "
-    "failed or leaked and every prompt page was "
-    "compared; 1 if not; 2 if the run could not be made.\n\n"
-    "Environment: TERN_PREFILL_DEVICES and TERN_DECODE_DEVICES are NAME+NAME, the devices that the "
-    "ranks of either engine join with; docs/programs.md has those for the daemons of --spawn.";
+    "Plays a workload through a prefill daemon and a decode daemon, with two engines in processes "
+    "of their own, and compares every byte that arrives with the expected byte.\vOne request is "
+    "one session on each side. If a pool is full, sessions are retracted, to the host tier if "
+    "there is one, and recovered later; if that does not help, a request is aborted and retried, "
+    "up to 200 times; then it has failed. Exit status: 0 nothing was wrong, failed or leaked and "
+    "every prompt page was compared; 1 if not; 2 the run could not start.\n\nEnvironment: "
+    "TERN_PREFILL_DEVICES and TERN_DECODE_DEVICES are NAME+NAME, the devices by which the ranks of "
+    "each engine join; docs/programs.md has those for the daemons of --spawn.";
 
 static uint64_t number(struct argp_state *state, const char *name, const char *text, uint64_t least,
                        uint64_t most)
@@ -177,8 +174,10 @@ static uint32_t ranks(struct argp_state *state, const char *text)
     if (sscanf(text, "%u:%u%c", &p, &d, &rest) != 2 || p == 0 || p > TERN_RANKS_MAX)
         argp_error(state, "--ranks takes P:D, each from 1 to %u", TERN_RANKS_MAX);
     if (p != d)
-        argp_error(state, "--ranks %s: both sides must have as many ranks; --reshard plays others",
-                   text);
+        argp_error(
+            state,
+            "--ranks %s: both sides must have equal numbers of ranks; --reshard plays others",
+            text);
     return p;
 }
 
@@ -228,16 +227,15 @@ static void check_all(struct argp_state *state, const struct options *o)
     if (why)
         argp_error(state, "--profile %s --ranks %u: %s", o->profile->name, o->ranks, why);
     if (o->spawn == (o->prefill_socket[0] || o->decode_socket[0]))
-        argp_error(state, "either --spawn, or --prefill and --decode");
+        argp_error(state, "give either --spawn, or --prefill and --decode");
     if (!o->spawn && !(o->prefill_socket[0] && o->decode_socket[0]))
-        argp_error(state, "--prefill and --decode go together");
+        argp_error(state, "--prefill and --decode must be given together");
     if (o->tls && !o->spawn)
-        argp_error(state, "--tls needs --spawn: other daemons have their own configuration");
+        argp_error(state, "--tls needs --spawn: running daemons have their own configuration");
     if (o->aborts > 0 && !o->tickets)
-        argp_error(state, "--aborts needs --tickets: it is what becomes of tickets");
+        argp_error(state, "--aborts needs --tickets: it makes hand-overs by ticket fail");
     if (o->corrupt && !o->spawn)
-        argp_error(state,
-                   "--corrupt needs --spawn: only a daemon of this run may be made to flip bytes");
+        argp_error(state, "--corrupt needs --spawn: only the daemons of this run may flip bytes");
 }
 
 static enum tern_supersede supersede(struct argp_state *state, const char *text)
@@ -288,10 +286,10 @@ static error_t read_option(int key, char *arg, struct argp_state *state)
     case KEY_DECODE: address(state, "decode", arg, o->decode_socket, o->decode_admin); return 0;
     case KEY_PEER: o->peer = arg; return 0;
     case KEY_JSON: o->json = true; return 0;
-    case KEY_FOLLOW: argp_error(state, "--follow comes before all other options"); return 0;
-    case KEY_RESHARD: argp_error(state, "--reshard comes before all other options"); return 0;
+    case KEY_FOLLOW: argp_error(state, "--follow must be the first option"); return 0;
+    case KEY_RESHARD: argp_error(state, "--reshard must be the first option"); return 0;
     case ARGP_KEY_ARG:
-        argp_error(state, "\"%s\" is no option; a trace is given by --trace", arg);
+        argp_error(state, "\"%s\" is not an option; name a trace with --trace", arg);
         return 0;
     case ARGP_KEY_END: check_all(state, o); return 0;
     default: return read_source(key, arg, state);

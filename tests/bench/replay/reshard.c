@@ -41,10 +41,10 @@ static const struct argp_option table[] = {
     {"kind", KEY_KIND, "KIND|all", 0, "mha, gqa, mla, whole, recurrent, xbc, xb1, qkv or hybrid",
      0},
     {"sessions", KEY_SESSIONS, "N", 0, "Sessions of a cell", 0},
-    {"corrupt", KEY_CORRUPT, "N", 0, "Flip a byte of so many pages as they arrive", 0},
+    {"corrupt", KEY_CORRUPT, "N", 0, "Flip a byte in N pages when they arrive", 0},
     {"follow", KEY_FOLLOW, 0, 0,
      "The destination follows each session by an early ticket, while the source computes it", 0},
-    {"json", KEY_JSON, 0, 0, "The report as JSON", 0},
+    {"json", KEY_JSON, 0, 0, "Print the report as JSON", 0},
     {0}};
 
 static const char *const kind_words[WORLD_KINDS] = {[WORLD_MHA] = "mha",
