@@ -1,6 +1,7 @@
-/* Each thread of a block is a context of its own that gives way at a barrier, and at its end, until
- * the next block. A thread that has not ended when another round begins goes on from the barrier;
- * the order is another one each round. */
+/* Runs the kernels on the CPU. Each thread of a block is a fiber with its own stack, and switches to
+ * the runner at a barrier and when the kernel returns. The runner resumes the threads of a block in
+ * rounds, in another random order each round. Invariant: in a round, either every thread reaches a
+ * barrier or every thread returns; else the run aborts. */
 #include "unit/kernels/on_cpu_run.h"
 
 #include <stdio.h>
@@ -35,9 +36,9 @@ struct on_cpu_index threadIdx, blockIdx, blockDim, gridDim;
 
 struct fiber {
     ucontext_t context;
-    void *place[5]; /* where it gave way, once it has begun */
+    void *place[5]; /* where the fiber switched away, once it has begun */
     bool begun;
-    void *known; /* what the thread sanitizer knows it by */
+    void *known; /* the thread sanitizer's handle of the fiber */
 };
 
 struct thread {
