@@ -96,7 +96,7 @@ def test_objects_of_another_host_are_hits(daemons: tuple[Daemon, Daemon]) -> Non
     assert all(bytes(a) == bytes(b) for a, b in zip(into, values)) and alone.exists(keys(4))[3] == [True] * 3 + [False]
     for each in (one, alone, two):
         each.plugin.close()
-    for hosts, match in (("host-c", "'host-c'"), ("", "hosts is")):
+    for hosts, match in (("host-c", "'host-c'"), ("", "hosts must be")):
         with pytest.raises(tern.Invalid, match=match):
             TernConnector(socket=daemons[1].socket, pool_bytes=1 << 20, value_bytes=BYTES, hosts=hosts)
 

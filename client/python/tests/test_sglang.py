@@ -115,7 +115,7 @@ def test_pages_of_another_host_are_hits(daemons: tuple[Daemon, Daemon]) -> None:
     assert all((two.page(n) == pool.page(page)).all() for n, page in ((2, 5), (3, 0), (4, 9)))
     assert alone.batch_exists(keys(4)) == 3  # the blocks that are now in this host's pool
     assert opened(config(b, hosts="host-a"), Pool(6)).batch_exists(keys(4)) == 3
-    for hosts, match in (("host-c", "'host-c'"), (7, "hosts is")):
+    for hosts, match in (("host-c", "'host-c'"), (7, "hosts must be")):
         with pytest.raises(tern.Invalid, match=match):
             opened(config(b, hosts=hosts), Pool(6))
 
@@ -167,7 +167,7 @@ def test_what_is_wrong_is_refused(daemon: Daemon, monkeypatch: pytest.MonkeyPatc
     for change, match in (
         ({"model_name": ""}, "served-model-name"),
         ({"extra_config": None}, '"tern"'),
-        ({"extra_config": {"tern": {"socket": "x", "pool_bytes": 1, "bytes": 2}}}, "'bytes' is no setting"),
+        ({"extra_config": {"tern": {"socket": "x", "pool_bytes": 1, "bytes": 2}}}, "'bytes' is not a setting"),
         ({"dcp_size": 2}, "decode context"),
     ):
         with pytest.raises(tern.TernError, match=match):

@@ -157,14 +157,14 @@ def test_a_full_pool_keeps_what_it_can(daemon: Daemon) -> None:
 
 def test_what_is_wrong_is_refused_at_the_start(daemon: Daemon) -> None:
     for given, match in (
-        ({"pool_bytes": 1}, "no 'socket'"),
-        ({"socket": "x"}, "no 'pool_bytes'"),
-        ({"socket": "x", "pool_bytes": 1, "pool": 2}, "'pool' is no setting"),
+        ({"pool_bytes": 1}, "need 'socket'"),
+        ({"socket": "x"}, "need 'pool_bytes'"),
+        ({"socket": "x", "pool_bytes": 1, "pool": 2}, "'pool' is not a setting"),
         ({"socket": "x", "pool_bytes": 1, "sets_max": 0}, "sets_max"),
         ({"socket": "x", "pool_bytes": "1X"}, "pool_bytes must be a number of bytes"),
         ({"socket": "x", "pool_bytes": {"kv": -1}}, "pool_bytes of kv"),
-        ({"socket": "x", "pool_bytes": 1, "hosts": ""}, "hosts is"),
-        ({"socket": "x", "pool_bytes": 1, "hosts": ["any"]}, "hosts is"),
+        ({"socket": "x", "pool_bytes": 1, "hosts": ""}, "hosts must be"),
+        ({"socket": "x", "pool_bytes": 1, "hosts": ["any"]}, "hosts must be"),
         ("x", "a mapping of"),
     ):
         with pytest.raises(tern.Invalid, match=match):

@@ -72,7 +72,7 @@ def instance(daemons: tuple[Daemon, Daemon]) -> Iterator[Instance]:
         ({"socket": "/s", "pool_bytes": "4 GB"}, "pool_bytes='4 GB': pass a number of bytes"),
         ({"socket": "/s", "pool_bytes": True}, "pool_bytes=True"),
         ({"socket": "/s", "pool_bytes": 0}, "pool_bytes=0"),
-        ({"socket": "/s", "pool_bytes": "4G", "sokcet": 1}, "has 'sokcet': Tern knows socket, pool_bytes"),
+        ({"socket": "/s", "pool_bytes": "4G", "sokcet": 1}, "has 'sokcet': the keys are socket, pool_bytes"),
     ],
 )
 def test_settings_say_what_is_wrong(extra: dict[str, object], says: str) -> None:

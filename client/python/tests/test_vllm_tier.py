@@ -132,7 +132,7 @@ def test_chunks_of_another_host_are_hits(daemons: tuple[Daemon, Daemon]) -> None
     assert alone.ask(keys(4), "t") == [HIT] * 3 + [MISS]
     for each in (one, alone, two):
         each.tier.shutdown()
-    for hosts, match in (("host-c", "'host-c'"), ([], "hosts is")):
+    for hosts, match in (("host-c", "'host-c'"), ([], "hosts must be")):
         with pytest.raises(tern.Invalid, match=match):
             Engine(daemons[1], hosts=hosts)
 
