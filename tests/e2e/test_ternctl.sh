@@ -255,7 +255,7 @@ refused() {
     json "$(cat "$DIR/stdout")" "list(j) == ['error', 'text'] and j['error'] == '$error' and '$pattern' in j['text']"
     [[ $(cat "$DIR/stderr") == *"ternctl: "*"$pattern"* || $error$pattern == USAGEthe* && -s $DIR/stderr ]] || fail "$* --json: $(cat "$DIR/stderr")"
 }
-refused 1 GONE "gone" "$CTL" pin 7777777700000001
+refused 1 GONE "no such node" "$CTL" pin 7777777700000001
 refused 1 DISK "the tape cannot be written" "$CTL" tape /nowhere/at/all.tape
 refused 1 DENIED "is a tenant" "$CTL" --socket "$SOCKET" status
 refused 1 FAILED "no open pool" "$CTL" evict --pool 77
