@@ -48,12 +48,12 @@ void turns_pass(struct sim *w, uint32_t d)
     }
 }
 
-/* A request is made before the core sees the time of its step: whatever would end in between ends
- * first. */
+/* A request is made before the core sees the time of its step: whatever would end in between, or
+ * ends at this very time, ends first. */
 void turns_near(struct sim *w)
 {
-    for (;;) {
-        uint64_t from = w->now, at = ticket_near(w, from, from + 2 * MS);
+    for (uint64_t past = w->now - 1;; past = w->now) {
+        uint64_t from = w->now, at = ticket_near(w, past, from + 2 * MS);
 
         for (uint32_t d = 0; d < DAEMONS && w->cfg.turn_ms; d++)
             for (uint32_t i = 0; i < SESSIONS; i++) {
@@ -63,7 +63,7 @@ void turns_near(struct sim *w)
                 if (claimed(s) && end <= from + 2 * MS && end > at)
                     at = end;
             }
-        if (at == from)
+        if (at == past)
             return; /* no turn ends soon */
         w->now = at;
         sim_timers(w, 0);
