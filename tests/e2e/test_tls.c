@@ -25,7 +25,7 @@
 #define SAID_BYTES      65536
 
 #define STORM          400
-#define STORM_RATE     16 /* limits.handshakes_per_address by default */
+#define STORM_RATE     16 /* ADDRESS_HANDSHAKES_PER_S of link_door.c */
 #define STORM_PIECE    8
 #define STORM_PIECE_US 20000
 #define STORM_OTHERS   8 /* handshakes with other peers meanwhile */

@@ -30,8 +30,8 @@
 #define DATA_SOCKET_BYTES (1 << 20)
 #define DATA_IOVS         1024u /* of one send or receive: the kernel's limit */
 /* DATA_SEND_BYTES: of one task, which sends a whole answer; halves of 512 KiB cost the source's
- * core a tenth in hand-overs. DATA_SEND_PIECE: of one send, which a peer must take before
- * data_idle_ms. */
+ * core a tenth in hand-overs. DATA_SEND_PIECE: of one send, which a peer must take within
+ * `idle_ns` of the configuration. */
 #define DATA_SEND_BYTES (2u << 20)
 #ifndef DATA_SEND_PIECE
 #define DATA_SEND_PIECE (512u << 10)
