@@ -168,7 +168,7 @@ const struct metric metrics_table[] = {
     COUNTS("tern_transfer_bytes", "stats.peers[peer].bytes_in{transport}",
            "Page bytes received from a peer"),
     COUNTS("tern_peer_fetched_tokens", "stats.peers[peer].fetched_tokens",
-           "Tokens of prompts that fetches from a peer added"),
+           "Prompt tokens that sessions received by fetches from a peer"),
     COUNTS("tern_peer_fetches", "stats.peers[peer].fetch.count",
            "Fetches from a peer that added tokens"),
     METRIC("tern_peer_fetch_seconds", COUNTER, "stats.peers[peer].fetch.sum_us", NULL,

@@ -32,7 +32,7 @@ STATE_MACHINE(pending, PENDING, PENDING_STATE_TABLE)
     X(LEASE_SLOT, FAILED, TO(LEASE_SLOT, LEAVING),                                                 \
       "an operation of it was refused: it can only be removed")                                    \
     X(LEASE_SLOT, LEAVING, TO(LEASE_SLOT, FREE),                                                   \
-      "removed; something of it is not answered, not given back or not handed out yet")
+      "removed; an answer is due or not reported yet, or a stray page is not returned yet")
 
 STATE_MACHINE(lease_slot, LEASE_SLOT, LEASE_SLOT_STATE_TABLE)
 

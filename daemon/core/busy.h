@@ -19,8 +19,8 @@
     X(BLOB,                                                                                        \
       "this daemon has no room for the tokens behind the ticket's committed length "               \
       "(limits.token_blocks): close sessions or raise limits.token_blocks, then fetch again")      \
-    X(ROOM, "pages must be evicted, copied to the host or released first, more than one step "     \
-            "may: fetch again in a moment, which continues the work")                              \
+    X(ROOM, "more pages than one step may handle must first be evicted, copied to the host or "    \
+            "released: fetch again in a moment, which continues the work")                         \
     X(STORES, "the pages that could be evicted are being stored on the disk first: fetch again "   \
               "in a moment")                                                                       \
     X(STATE, "the STATE of these tokens waits for another engine's step or was just freed: fetch " \
@@ -34,8 +34,8 @@ enum pull_busy {
 
 /* Why an operation that needs pages is BUSY. */
 #define MAKING_ROOM                                                                                \
-    "pages must be evicted, copied to the host or released first, more than one step may: retry "  \
-    "in a moment, which continues the work"
+    "more pages than one step may handle must first be evicted, copied to the host or released: "  \
+    "retry in a moment, which continues the work"
 
 #define STORED_FIRST                                                                               \
     "the pages that could be evicted are being stored on the disk first: retry in a moment"

@@ -45,7 +45,7 @@ struct peer_figures {
 
 /* As X(name, its key, from when to when). */
 #define LATENCY_TABLE(X)                                                                           \
-    X(PUBLISH, "publish", "from a commit until other sessions match it: its step has passed")      \
+    X(PUBLISH, "publish", "from a commit until its step passes: sessions can match its tokens")    \
     X(SEAL, "seal", "from there until peers may read it: its checksums are known")                 \
     X(FETCH, "fetch", "from a fetch to its answer, of those that brought something")               \
     X(FETCH_QUEUED, "fetch_queued", "of these: nothing was on its way")                            \

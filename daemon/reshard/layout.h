@@ -88,10 +88,10 @@ struct reshard_layout {
     X(STAGES, "the pipeline stages must be 1 or 2")                                                \
     X(PAGE_BYTES, "the bytes of a page are none, or too many")                                     \
     X(UNITS, "the units of a page are none, or too many")                                          \
-    X(FIELDS, "the fields of a page are none, or too many, or two have one name")                  \
+    X(FIELDS, "a page has no fields, or too many, or two fields of one name")                      \
     X(ELEMENT, "the bytes of an element are none, or too many")                                    \
     X(AXES, "an axis stands twice in a field, or is none, or heads stand beside channels")         \
-    X(LENGTH, "the length of an axis is none, or too much")                                        \
+    X(LENGTH, "the length of an axis is 0, or too large")                                          \
     X(TOKENS, "a field's token axis is not as long as page_tokens says")                           \
     X(NO_LAYERS, "a field without layers cannot be divided over pipeline stages")                  \
     X(LAYERS, "the layers do not divide by the pipeline stages")                                   \

@@ -8,7 +8,7 @@
 #define POOL_STATE_TABLE(X)                                                                        \
     X(POOL, EMPTY, TO(POOL, OPEN), "there is none", "empty")                                       \
     X(POOL, OPEN, TO(POOL, CLOSING) | TO(POOL, EMPTY),                                             \
-      "engines may map it; a host tier stays open until its pool is zeroed", "open")               \
+      "engines may map it; a host tier stays open until its device pool is being zeroed", "open")  \
     X(POOL, CLOSING, TO(POOL, ZEROING),                                                            \
       "allocates nothing more; its prefixes are evicted as their pins end", "closing")             \
     X(POOL, ZEROING, TO(POOL, EMPTY), "a job zeroes its range: then another pool may use it",      \

@@ -15,7 +15,7 @@
 
 #define TICKET_GONE                                                                                \
     "the ticket is gone: it was fetched or dropped, it expired, its session ended before the "     \
-    "Handoff, or the daemon that issued it was restarted or is another one"
+    "Handoff, or it was issued by another daemon or before this one was restarted"
 
 #define TICKET_DENIED                                                                              \
     "this daemon issued no such ticket to this tenant: pass the unchanged text of the Handoff's "  \

@@ -24,7 +24,7 @@ STATE_MACHINE_IN(uint64_t, io_op, IO_OP, IO_OP_STATE_TABLE)
 /* Page bytes that a data thread moves (struct io_task): the receive or the send of a data
  * connection. The task's memory and its end of the stream belong to the task's current owner. */
 #define IO_TASK_STATE_TABLE(X)                                                                     \
-    X(IO_TASK, HOME, TO(IO_TASK, AWAY), "the owner thread's: it may hand it over")                 \
+    X(IO_TASK, HOME, TO(IO_TASK, AWAY), "the owner thread has the task, and may hand it over")     \
     X(IO_TASK, AWAY, TO(IO_TASK, HOME) | TO(IO_TASK, CALLED_BACK),                                 \
       "the data thread's, until it has come back")                                                 \
     X(IO_TASK, CALLED_BACK, TO(IO_TASK, HOME),                                                     \

@@ -56,7 +56,7 @@
       "raise that limit, or see in `ternctl status` which tenant uses the records")                \
     X(MEMORY_EXHAUSTED, memory_exhausted, TENANT, WARN, 0, 0,                                      \
       "a request found too few pages free or evictable (POOL_EXHAUSTED)",                          \
-      "no request has for 10 s", "sessions of the tenant use nearly all pages of a pool",          \
+      "no request has done so for 10 s", "sessions of the tenant use nearly all pages of a pool",  \
       "run fewer sessions at a time, or raise the tenant's memory")                                \
     X(QUOTA_REACHED, quota_reached, TENANT, WARN, 0, 0,                                            \
       "a request of the tenant was refused because it exceeds the tenant's quota (QUOTA)",         \

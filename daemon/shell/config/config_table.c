@@ -81,8 +81,8 @@ const struct setting config_settings[] = {
           "can be replayed"),
     PLAIN(STARTS, "tape", "file", VALUE_PATH, tape_file, NULL,
           "File to which a crash or a failed check writes the tape; the next crash replaces it. "
-          "Default: the admin socket's path with .tape and the incarnation; the last 4 files are "
-          "kept"),
+          "Default: a file for each crash (the admin socket's path with .tape and the "
+          "incarnation), of which the last 4 are kept"),
     PLAIN(STARTS, "tape", "tokens", VALUE_BOOL, tape_tokens, "false",
           "Store token ids in tapes in place of their hashes; token ids are your users' text"),
 
@@ -131,7 +131,7 @@ const struct setting config_settings[] = {
     DEADLINE(STARTS, transfer_ms, "30000", "From the start of a transfer to its end"),
     DEADLINE(LIVE, drain_ms, "10000", "From SIGTERM to the exit, even if sessions are open"),
     DEADLINE(LIVE, step_alarm_ms, "30000",
-             "Time that pages wait without a passed step of their engine until an alarm"),
+             "How long pages may wait while no step of their engine passes, before an alarm"),
     DEADLINE(STARTS, ticket_ms, "60000",
              "Longest life of a ticket, from its creation or last renewal"),
     DEADLINE(STARTS, turn_ms, "600000",

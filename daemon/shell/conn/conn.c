@@ -284,8 +284,8 @@ static void on_aside(struct stream *s, uint64_t ns)
 
     log_event(LEVEL_WARN, "conn_aside", "conn=%u pid=%d send_us=%" PRIu64 " reason=%s", c->slot,
               pid_of(c), ns / 1000,
-              "calls on its socket take long, or it sends a few bytes at a time, so a thread of "
-              "the kernel serves it: do not wait on that socket in many places");
+              "calls on the client's socket take long, or the client sends a few bytes at a time, "
+              "so a kernel thread serves the socket: let few epolls and threads wait on it");
 }
 
 static const struct stream_ops conn_stream_ops = {.frame = on_frame,

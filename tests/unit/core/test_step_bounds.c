@@ -256,8 +256,8 @@ TEST(step_an_extend_that_evicts_too_much_goes_on_when_repeated)
         if (err == TERN_BUSY) {
             assert_string_equal(
                 reply->step.results[0].text,
-                "pages must be evicted, copied to the host or released first, more than one "
-                "step may: retry in a moment, which continues the work");
+                "more pages than one step may handle must first be evicted, copied to the host or "
+                "released: retry in a moment, which continues the work");
             assert_int_equal(reply->step.results[0].lengths.allocated, 0);
             assert_true(rig_view(b.rig).evicted_nodes > gone);
             gone = (uint32_t)rig_view(b.rig).evicted_nodes;

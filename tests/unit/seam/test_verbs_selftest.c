@@ -533,20 +533,25 @@ static const struct {
     uint32_t byte;
     const char *text; /* of its test */
 } fails[] = {
-    {GPU0, IBV_WR_RDMA_WRITE, FLIPS, 0, "an RDMA write out of it: byte 0 of 4096 is 0x"},
-    {GPU0, IBV_WR_RDMA_WRITE, FLIPS, 4095, "an RDMA write out of it: byte 4095 of 4096 is 0x"},
-    {GPU1, IBV_WR_RDMA_WRITE, FLIPS, 77, "an RDMA write out of it: byte 77 of 4096 is 0x"},
-    {GPU1, IBV_WR_RDMA_WRITE, REFUSES, 0, "an RDMA write out of it: local protection error"},
+    {GPU0, IBV_WR_RDMA_WRITE, FLIPS, 0,
+     "an RDMA write out of the tested memory: byte 0 of 4096 is 0x"},
+    {GPU0, IBV_WR_RDMA_WRITE, FLIPS, 4095,
+     "an RDMA write out of the tested memory: byte 4095 of 4096 is 0x"},
+    {GPU1, IBV_WR_RDMA_WRITE, FLIPS, 77,
+     "an RDMA write out of the tested memory: byte 77 of 4096 is 0x"},
+    {GPU1, IBV_WR_RDMA_WRITE, REFUSES, 0,
+     "an RDMA write out of the tested memory: local protection error"},
     {GPU1, IBV_WR_RDMA_WRITE, NEVER_ENDS, 0,
-     "an RDMA write out of it: no completion within 5000 ms"},
+     "an RDMA write out of the tested memory: no completion within 5000 ms"},
     {GPU1, IBV_WR_RDMA_WRITE, NOT_POSTED, 0,
-     "an RDMA write out of it: ibv_post_send: Cannot allocate memory"},
-    {RING, IBV_WR_RDMA_WRITE, FLIPS, 9, "an RDMA write into it by a memory window: byte 9 of 4096"},
+     "an RDMA write out of the tested memory: ibv_post_send: Cannot allocate memory"},
+    {RING, IBV_WR_RDMA_WRITE, FLIPS, 9,
+     "an RDMA write into the tested memory by a memory window: byte 9 of 4096"},
     {RING, IBV_WR_BIND_MW, REFUSES, 0, "a memory window over it: local protection error"},
     {RING, IBV_WR_LOCAL_INV, NEVER_ENDS, 0,
      "the end of a memory window over it: no completion within 5000 ms"},
     {HOST, IBV_WR_RDMA_WRITE, FLIPS, 2,
-     "region 0: an RDMA write into it by a memory window: byte 2 of 4096 is 0x"},
+     "region 0: an RDMA write into the tested memory by a memory window: byte 2 of 4096 is 0x"},
 };
 
 static void gpu_failed(uint32_t gpu, const char *text)
@@ -610,7 +615,8 @@ TEST(verbs_selftest_of_windows_that_fails_leaves_the_rest_of_the_device)
         {IBV_WR_BIND_MW, REFUSES, "region 0: a memory window over it: local protection error"},
         {IBV_WR_BIND_MW, NOT_POSTED, "region 0: a memory window over it: ibv_post_send: "},
         {IBV_WR_RDMA_WRITE, REFUSES,
-         "region 0: an RDMA write into it by a memory window: local protection error"},
+         "region 0: an RDMA write into the tested memory by a memory window: local protection "
+         "error"},
         {IBV_WR_LOCAL_INV, NEVER_ENDS,
          "region 0: the end of a memory window over it: no completion within 5000 ms"}};
 

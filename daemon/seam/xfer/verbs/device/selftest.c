@@ -294,7 +294,7 @@ static bool put(struct loop *l, const struct place *p)
 /* Writes as peers push: through a window, which is closed before the bytes are compared. */
 static bool is_written_in(struct loop *l, const struct place *p)
 {
-    static const char what[] = "an RDMA write into it by a memory window";
+    static const char what[] = "an RDMA write into the tested memory by a memory window";
     struct ibv_send_wr bind = {.opcode = IBV_WR_BIND_MW}, close = {.opcode = IBV_WR_LOCAL_INV};
 
     renew(l);
@@ -315,7 +315,7 @@ static bool is_written_in(struct loop *l, const struct place *p)
 
 static bool is_written_out(struct loop *l, const struct place *p)
 {
-    static const char what[] = "an RDMA write out of it";
+    static const char what[] = "an RDMA write out of the tested memory";
 
     return put(l, p) &&
            moved(l, IBV_WR_RDMA_WRITE, p->at, p->mr->mr->lkey, l->back, l->mr->rkey, what) &&
