@@ -93,13 +93,14 @@ static uint32_t prefill(struct host *h, uint32_t n)
 
 static uint32_t decode(struct host *h, const char *peer, uint32_t n, struct tern_batch *batch)
 {
+    struct tern_fetch from = {.peer = peer, .at_least = n / L * L, .step = TERN_STEP_NONE};
     struct tern_tokens said = {.v = tokens + n, .n = 2, .base = n};
     const struct tern_result *results;
     struct tern_retracted away;
     uint32_t done;
 
     begin(h, n);
-    took(h, tern_fetch(h->tern, h->session, peer, n / L * L, 0, TERN_STEP_NONE, 10000, &h->r));
+    took(h, tern_fetch(h->tern, h->session, &from, 10000, &h->r));
     took(h, tern_extend(h->tern, h->session, NULL, 0, n + DRAFT, 0, &h->r));
     compute(h, h->r.lengths.written, n + DRAFT); /* the rest of the prompt, and a draft */
     n += said.n;                                 /* of which the model takes two tokens */

@@ -99,61 +99,13 @@ enum tern_err tern_submit_match(struct tern *t, tern_session s, const struct ter
     return async_quick(t, &q, NULL, 1, cookie);
 }
 
-static enum tern_err submit(struct tern *t, const struct quick_request *q, uint64_t cookie)
-{
-    TRY(check_peer(t, q->fetch.peer));
-    TRY(check_step(t, q->fetch.step));
-    return async_quick(t, q, NULL, 1, cookie);
-}
-
-enum tern_err tern_submit_fetch(struct tern *t, tern_session s, const char *peer, uint32_t at_least,
-                                uint32_t depth, uint64_t step, uint64_t cookie)
+enum tern_err tern_submit_fetch(struct tern *t, tern_session s, const struct tern_fetch *fetch,
+                                uint64_t cookie)
 {
     ENTER(t);
-    struct quick_request q = {
-        .type = FRAME_FETCH,
-        .session = s,
-        .fetch = {.peer = peer, .depth = depth, .at_least = at_least, .step = step}};
+    struct quick_request q = {.type = FRAME_FETCH, .session = s, .fetch = {.of = fetch}};
 
-    return submit(t, &q, cookie);
-}
-
-enum tern_err tern_submit_prefetch(struct tern *t, tern_session s, const char *peer,
-                                   uint32_t at_least, uint32_t depth, uint64_t step,
-                                   uint64_t cookie)
-{
-    ENTER(t);
-    struct quick_request q = {
-        .type = FRAME_FETCH,
-        .session = s,
-        .fetch = {
-            .peer = peer, .depth = depth, .at_least = at_least, .prefetch = true, .step = step}};
-
-    return submit(t, &q, cookie);
-}
-
-enum tern_err tern_submit_fetch_ticket(struct tern *t, tern_session s, const char *ticket,
-                                       uint64_t step, uint64_t cookie)
-{
-    ENTER(t);
-    struct quick_request q = {
-        .type = FRAME_FETCH, .session = s, .fetch = {.ticket = ticket, .step = step}};
-
-    TRY(check_ticket(t, ticket));
-    TRY(check_step(t, step));
-    return async_quick(t, &q, NULL, 1, cookie);
-}
-
-enum tern_err tern_submit_fetch_follow(struct tern *t, tern_session s, const char *ticket,
-                                       uint64_t step, uint64_t cookie)
-{
-    ENTER(t);
-    struct quick_request q = {.type = FRAME_FETCH,
-                              .session = s,
-                              .fetch = {.ticket = ticket, .step = step, .follow = true}};
-
-    TRY(check_ticket(t, ticket));
-    TRY(check_step(t, step));
+    TRY(check_fetch(t, fetch));
     return async_quick(t, &q, NULL, 1, cookie);
 }
 

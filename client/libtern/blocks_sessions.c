@@ -260,8 +260,10 @@ static enum tern_err load_all(struct tern_block_set *set, uint64_t load, const c
 
         if (!(load & 1ull << i))
             continue;
-        while ((err = tern_submit_fetch(set->t, set->loads.v[i], peers[i], 0, 0, TERN_STEP_NONE,
-                                        set->round << ROUND_SHIFT | i)) == TERN_BUSY)
+        while (
+            (err = tern_submit_fetch(set->t, set->loads.v[i],
+                                     &(struct tern_fetch){.peer = peers[i], .step = TERN_STEP_NONE},
+                                     set->round << ROUND_SHIFT | i)) == TERN_BUSY)
             TRY(take_load(set, &waiting, deadline_ns, ret_pages));
         TRY(err);
         waiting |= 1ull << i;

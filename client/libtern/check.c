@@ -59,7 +59,7 @@ enum tern_err check_op(struct tern *t, const struct client_op *op)
     return gives_back(op->kind) ? check_step(t, op->step) : TERN_OK;
 }
 
-enum tern_err check_peer(struct tern *t, const char *peer)
+static enum tern_err check_peer(struct tern *t, const char *peer)
 {
     if (peer && (!peer[0] || strnlen(peer, WIRE_STRING_MAX + 1) > WIRE_STRING_MAX))
         return set_error(
@@ -75,6 +75,32 @@ enum tern_err check_ticket(struct tern *t, const char *ticket)
         return set_error(t, TERN_INVALID,
                          "that is no ticket: pass the unchanged text that tern_handoff returned");
     return TERN_OK;
+}
+
+/* Returns the text about two fields that exclude each other; NULL: none do. */
+static const char *broken_by_fetch(const struct tern_fetch *f)
+{
+    if (!f->ticket)
+        return f->follow ? "follow needs a ticket" : NULL;
+    if (f->peer)
+        return "ticket and peer exclude each other: a ticket names the daemon that issued it";
+    if (f->at_least)
+        return "ticket and at_least exclude each other: a ticket is fetched as a whole";
+    if (f->depth)
+        return "ticket and depth exclude each other: a ticket is fetched as a whole";
+    if (f->prefetch)
+        return "ticket and prefetch exclude each other: a fetch by ticket is never ahead of need";
+    return NULL;
+}
+
+enum tern_err check_fetch(struct tern *t, const struct tern_fetch *fetch)
+{
+    const char *broken = fetch ? broken_by_fetch(fetch) : "a fetch needs a struct tern_fetch";
+
+    if (broken)
+        return set_error(t, TERN_INVALID, broken);
+    TRY(fetch->ticket ? check_ticket(t, fetch->ticket) : check_peer(t, fetch->peer));
+    return check_step(t, fetch->step);
 }
 
 static bool name_fits(const char *name)

@@ -228,7 +228,8 @@ enum tern_err check_step(struct tern *t, uint64_t step);
 /* A wait must name a step that a rank can pass. */
 enum tern_err check_wait(struct tern *t, uint64_t step);
 enum tern_err check_op(struct tern *t, const struct client_op *op);
-enum tern_err check_peer(struct tern *t, const char *peer);
+/* INVALID with the names of two fields that exclude each other. */
+enum tern_err check_fetch(struct tern *t, const struct tern_fetch *fetch);
 enum tern_err check_ticket(struct tern *t, const char *ticket);
 /* INVALID with the name of the group: the layout is wrong for any configuration of the daemon. */
 enum tern_err check_layout(struct tern *t, const struct tern_layout *layout);

@@ -87,12 +87,8 @@ struct quick_request {
             bool pieces; /* stop at an operation that continues in the next request */
         } step;
         struct {
-            const char *peer;   /* NULL: the host tier; TERN_PEER_DISK: the disk */
-            const char *ticket; /* NULL: none */
-            uint32_t depth, at_least, wait_ms;
-            bool prefetch;
-            uint64_t step;
-            bool follow;
+            const struct tern_fetch *of;
+            uint32_t wait_ms;
         } fetch;
         struct {
             uint32_t above;

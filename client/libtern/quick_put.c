@@ -108,9 +108,31 @@ _Static_assert(__builtin_strcmp(TERN_PEER_DISK, WIRE_DISK) == 0, "the disk's nam
 _Static_assert(__builtin_strcmp(TERN_PEER_ANY, WIRE_ANY_PEER) == 0, "likewise of any peer");
 
 /* An empty name means the host tier; an absent field would name nothing. */
-static const char *name_of(const struct quick_request *q)
+static const char *name_of(const struct tern_fetch *f)
 {
-    return q->fetch.peer ? q->fetch.peer : "";
+    return f->peer ? f->peer : "";
+}
+
+static size_t fetch_size(const struct tern_fetch *f, uint32_t wait_ms)
+{
+    return bytes_size(strlen(name_of(f))) + number_size(f->depth) + number_size(f->at_least) +
+           number_size(wait_ms) + number_size(wire_step(f->step)) +
+           (f->ticket ? bytes_size(strlen(f->ticket)) : 0) + number_size(f->follow) +
+           number_size(f->prefetch);
+}
+
+/* {peer 1, depth 2, at_least 4, wait_ms 5, step 6, ticket 7, follow 8, prefetch 9} */
+static void put_fetch(struct writer *w, const struct tern_fetch *f, uint32_t wait_ms)
+{
+    put_bytes(w, 1, name_of(f), strlen(name_of(f)));
+    put_number(w, 2, f->depth);
+    put_number(w, 4, f->at_least);
+    put_number(w, 5, wait_ms);
+    put_number(w, 6, wire_step(f->step));
+    if (f->ticket)
+        put_bytes(w, 7, f->ticket, strlen(f->ticket));
+    put_number(w, 8, f->follow);
+    put_number(w, 9, f->prefetch);
 }
 
 size_t quick_size(const struct quick_request *q)
@@ -121,12 +143,7 @@ size_t quick_size(const struct quick_request *q)
                number_size(q->match.earlier) + number_size(q->match.more) +
                number_size(q->match.pieces);
     case FRAME_STEP: return ops_size(q->step.ops, q->step.n) + number_size(q->step.pieces);
-    case FRAME_FETCH:
-        return bytes_size(strlen(name_of(q))) + number_size(q->fetch.depth) +
-               number_size(q->fetch.at_least) + number_size(q->fetch.wait_ms) +
-               number_size(wire_step(q->fetch.step)) +
-               (q->fetch.ticket ? bytes_size(strlen(q->fetch.ticket)) : 0) +
-               number_size(q->fetch.follow) + number_size(q->fetch.prefetch);
+    case FRAME_FETCH: return fetch_size(q->fetch.of, q->fetch.wait_ms);
     case FRAME_FETCH_WAIT:
         return number_size(q->fetch_wait.above) + number_size(q->fetch_wait.pages) + number_size(1);
     case FRAME_WAIT_PUBLISHED: return number_size(q->wait_step);
@@ -149,18 +166,7 @@ void quick_put(struct writer *w, const struct quick_request *q)
             put_op(w, 1, &q->step.ops[i]);
         put_number(w, 3, q->step.pieces);
         return;
-    case FRAME_FETCH: /* {peer 1, depth 2, at_least 4, wait_ms 5, step 6, ticket 7, follow 8,
-                       * prefetch 9} */
-        put_bytes(w, 1, name_of(q), strlen(name_of(q)));
-        put_number(w, 2, q->fetch.depth);
-        put_number(w, 4, q->fetch.at_least);
-        put_number(w, 5, q->fetch.wait_ms);
-        put_number(w, 6, wire_step(q->fetch.step));
-        if (q->fetch.ticket)
-            put_bytes(w, 7, q->fetch.ticket, strlen(q->fetch.ticket));
-        put_number(w, 8, q->fetch.follow);
-        put_number(w, 9, q->fetch.prefetch);
-        return;
+    case FRAME_FETCH: put_fetch(w, q->fetch.of, q->fetch.wait_ms); return;
     case FRAME_FETCH_WAIT: /* {above 1, pages 2, reserved_one 4} */
         put_number(w, 1, q->fetch_wait.above);
         put_number(w, 2, q->fetch_wait.pages);

@@ -131,66 +131,22 @@ static enum tern_err bring(struct tern *t, const struct quick_request *q, uint32
     return take_one(t, q, body, n, ret);
 }
 
-static enum tern_err fetch(struct tern *t, struct quick_request *q, uint32_t deadline_ms,
-                           struct tern_result *ret)
+/* A ticket's pages are waited for by its daemons' own deadlines. */
+static uint32_t wait_ms(const struct tern_fetch *fetch, uint32_t deadline_ms)
 {
     uint32_t patience_ms = deadline_ms ? deadline_ms : TERN_DEADLINE_DEFAULT_MS;
 
-    q->fetch.wait_ms = patience_ms - patience_ms / 4;
-    TRY(check_peer(t, q->fetch.peer));
-    TRY(check_step(t, q->fetch.step));
-    return bring(t, q, deadline_ms, ret);
+    return fetch->ticket ? 0 : patience_ms - patience_ms / 4;
 }
 
-enum tern_err tern_fetch(struct tern *t, tern_session s, const char *peer, uint32_t at_least,
-                         uint32_t depth, uint64_t step, uint32_t deadline_ms,
-                         struct tern_result *ret)
+enum tern_err tern_fetch(struct tern *t, tern_session s, const struct tern_fetch *fetch,
+                         uint32_t deadline_ms, struct tern_result *ret)
 {
     ENTER(t);
-    struct quick_request q = {
-        .type = FRAME_FETCH,
-        .session = s,
-        .fetch = {.peer = peer, .depth = depth, .at_least = at_least, .step = step}};
+    struct quick_request q = {.type = FRAME_FETCH, .session = s, .fetch = {.of = fetch}};
 
-    return fetch(t, &q, deadline_ms, ret);
-}
-
-enum tern_err tern_prefetch(struct tern *t, tern_session s, const char *peer, uint32_t at_least,
-                            uint32_t depth, uint64_t step, uint32_t deadline_ms,
-                            struct tern_result *ret)
-{
-    ENTER(t);
-    struct quick_request q = {
-        .type = FRAME_FETCH,
-        .session = s,
-        .fetch = {
-            .peer = peer, .depth = depth, .at_least = at_least, .prefetch = true, .step = step}};
-
-    return fetch(t, &q, deadline_ms, ret);
-}
-
-enum tern_err tern_fetch_ticket(struct tern *t, tern_session s, const char *ticket, uint64_t step,
-                                uint32_t deadline_ms, struct tern_result *ret)
-{
-    ENTER(t);
-    struct quick_request q = {
-        .type = FRAME_FETCH, .session = s, .fetch = {.ticket = ticket, .step = step}};
-
-    TRY(check_ticket(t, ticket));
-    TRY(check_step(t, step));
-    return bring(t, &q, deadline_ms, ret);
-}
-
-enum tern_err tern_fetch_follow(struct tern *t, tern_session s, const char *ticket, uint64_t step,
-                                uint32_t deadline_ms, struct tern_result *ret)
-{
-    ENTER(t);
-    struct quick_request q = {.type = FRAME_FETCH,
-                              .session = s,
-                              .fetch = {.ticket = ticket, .step = step, .follow = true}};
-
-    TRY(check_ticket(t, ticket));
-    TRY(check_step(t, step));
+    TRY(check_fetch(t, fetch));
+    q.fetch.wait_ms = wait_ms(fetch, deadline_ms);
     return bring(t, &q, deadline_ms, ret);
 }
 

@@ -222,8 +222,9 @@ enum tern_err rig_fetch_ticket(struct engine_session *to, const struct tern_tick
     enum tern_err err;
 
     do
-        err = tern_fetch_ticket(to->engine->tern, to->id, ticket->text, TERN_STEP_NONE, RIG_WAIT_MS,
-                                ret);
+        err = tern_fetch(to->engine->tern, to->id,
+                         &(struct tern_fetch){.ticket = ticket->text, .step = TERN_STEP_NONE},
+                         RIG_WAIT_MS, ret);
     while (err == TERN_BUSY);
     if (err == TERN_OK)
         assert_int_equal(engine_take(to, ret), TERN_OK);

@@ -63,8 +63,11 @@ static void know_prompt(struct world *w, uint32_t seed)
 static void begin(struct world *w, uint32_t seed)
 {
     know_prompt(w, seed);
-    assert_ok(w->b.tern,
-              tern_submit_fetch_follow(w->b.tern, w->to.id, w->ticket.text, TERN_STEP_NONE, seed));
+    assert_ok(w->b.tern, tern_submit_fetch(w->b.tern, w->to.id,
+                                           &(struct tern_fetch){.ticket = w->ticket.text,
+                                                                .follow = true,
+                                                                .step = TERN_STEP_NONE},
+                                           seed));
 }
 
 static void compute(struct world *w, uint32_t until)
@@ -171,13 +174,19 @@ TEST(y4_deadline_of_a_call_passes_and_the_table_has_what_came)
     compute(&w, 3 * CHUNK);
     assert_ok(w.a.tern, tern_done_step(w.a.map, w.a.step));
     assert_int_equal(
-        tern_fetch_follow(w.b.tern, w.to.id, w.ticket.text, TERN_STEP_NONE, CALL_WAITS_MS, &r),
+        tern_fetch(
+            w.b.tern, w.to.id,
+            &(struct tern_fetch){.ticket = w.ticket.text, .follow = true, .step = TERN_STEP_NONE},
+            CALL_WAITS_MS, &r),
         TERN_TIMED_OUT);
     assert_int_equal(engine_take(&w.to, &r), TERN_OK);
     assert_int_equal(w.to.len.written, 3 * CHUNK);
     assert_int_equal(engine_wrong(&w.to, 3 * CHUNK), 0);
-    assert_ok(w.b.tern,
-              tern_submit_fetch_follow(w.b.tern, w.to.id, w.ticket.text, TERN_STEP_NONE, 2));
+    assert_ok(w.b.tern, tern_submit_fetch(w.b.tern, w.to.id,
+                                          &(struct tern_fetch){.ticket = w.ticket.text,
+                                                               .follow = true,
+                                                               .step = TERN_STEP_NONE},
+                                          2));
     compute(&w, CHUNKS * CHUNK);
     r = handed_over(&w, 2);
     assert_int_equal(engine_take(&w.to, &r), TERN_OK);

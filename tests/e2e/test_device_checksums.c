@@ -173,7 +173,10 @@ static enum tern_err fetched(uint32_t id, uint32_t *ret_committed)
     struct tern_result r = {0};
     enum tern_err err;
 
-    err = tern_fetch(decode.tern, s.id, "source", TOKENS, 0, TERN_STEP_NONE, RIG_WAIT_MS, &r);
+    err = tern_fetch(
+        decode.tern, s.id,
+        &(struct tern_fetch){.peer = "source", .at_least = TOKENS, .step = TERN_STEP_NONE},
+        RIG_WAIT_MS, &r);
     assert_int_equal(engine_take(&s, &r), TERN_OK);
     *ret_committed = s.len.committed;
     assert_int_equal(engine_wrong(&s, s.len.committed), 0);

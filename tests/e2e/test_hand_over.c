@@ -45,7 +45,10 @@ TEST(x10_fetch_right_behind_the_last_step_brings_all)
         assert_ok(b.tern, engine_begin(&to, &b, tokens, TOKENS));
         prefill(&from, &a, tokens);
         assert_ok(b.tern,
-                  tern_fetch(b.tern, to.id, "source", TOKENS, 0, TERN_STEP_NONE, RIG_WAIT_MS, &r));
+                  tern_fetch(b.tern, to.id,
+                             &(struct tern_fetch){
+                                 .peer = "source", .at_least = TOKENS, .step = TERN_STEP_NONE},
+                             RIG_WAIT_MS, &r));
         assert_int_equal(r.tokens, TOKENS);
         assert_int_equal(engine_take(&to, &r), TERN_OK);
         assert_int_equal(to.len.committed, TOKENS);
@@ -112,7 +115,10 @@ TEST(y_a_session_that_was_handed_over_is_fetched_to_its_last_token)
         assert_ok(b.tern, engine_begin(&to, &b, tokens, LONG));
         if (round % 2)
             assert_ok(a.tern, tern_done_step(a.map, a.step));
-        assert_ok(b.tern, tern_submit_fetch_ticket(b.tern, to.id, ticket.text, TERN_STEP_NONE, 7));
+        assert_ok(b.tern,
+                  tern_submit_fetch(
+                      b.tern, to.id,
+                      &(struct tern_fetch){.ticket = ticket.text, .step = TERN_STEP_NONE}, 7));
         assert_ok(a.tern, tern_done_step(a.map, a.step));
         while (tern_poll(b.tern, &answer) == TERN_BUSY)
             usleep(1000);
@@ -127,7 +133,9 @@ TEST(y_a_session_that_was_handed_over_is_fetched_to_its_last_token)
         assert_int_equal(engine_wrong(&to, LONG), 0);
         assert_ok(b.tern, engine_begin(&late, &b, tokens, LONG));
         assert_int_equal(
-            tern_fetch_ticket(b.tern, late.id, ticket.text, TERN_STEP_NONE, RIG_WAIT_MS, &r),
+            tern_fetch(b.tern, late.id,
+                       &(struct tern_fetch){.ticket = ticket.text, .step = TERN_STEP_NONE},
+                       RIG_WAIT_MS, &r),
             TERN_GONE);
         assert_int_equal(tern_ticket_renew(a.tern, ticket.text, 0, RIG_WAIT_MS, &stands_ms),
                          TERN_GONE);

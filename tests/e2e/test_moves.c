@@ -95,12 +95,17 @@ static void fetches_are_refused_in_words(const struct daemon *d, const struct en
     char arguments[300];
     json_t *status, *refusals;
 
-    assert_err(TERN_INVALID, tern_fetch(b->tern, s->id, options[0].node, 1000, 0, TERN_STEP_NONE,
-                                        RIG_WAIT_MS, &r));
+    assert_err(TERN_INVALID,
+               tern_fetch(b->tern, s->id,
+                          &(struct tern_fetch){
+                              .peer = options[0].node, .at_least = 1000, .step = TERN_STEP_NONE},
+                          RIG_WAIT_MS, &r));
     assert_non_null(strstr(tern_error_text(b->tern), "at_least is 1000 tokens"));
     assert_non_null(strstr(tern_error_text(b->tern), "have only 128: "));
     assert_err(TERN_INVALID,
-               tern_fetch(b->tern, s->id, "nobody", 0, 0, TERN_STEP_NONE, RIG_WAIT_MS, &r));
+               tern_fetch(b->tern, s->id,
+                          &(struct tern_fetch){.peer = "nobody", .step = TERN_STEP_NONE},
+                          RIG_WAIT_MS, &r));
     assert_non_null(strstr(tern_error_text(b->tern), "no such peer is configured: 'nobody'; there "
                                                      "are the-prefill-host-of-rack-7"));
     snprintf(arguments, sizeof arguments, "--socket %s status", d->admin);
@@ -132,8 +137,11 @@ TEST(ternctl_transfers_tells_what_a_fetch_waits_for)
         tokens[i] = i + 1;
     assert_ok(b.tern, engine_begin(&to, &b, tokens, TOKENS));
     fetches_are_refused_in_words(&dest, &b, &to);
-    assert_ok(b.tern,
-              tern_submit_fetch(b.tern, to.id, options[0].node, TOKENS, 0, TERN_STEP_NONE, 7));
+    assert_ok(b.tern, tern_submit_fetch(b.tern, to.id,
+                                        &(struct tern_fetch){.peer = options[0].node,
+                                                             .at_least = TOKENS,
+                                                             .step = TERN_STEP_NONE},
+                                        7));
     for (bool waits = false; !waits; json_decref(list)) {
         list = rows(&dest, "transfers");
         row = json_array_get(list, 0);

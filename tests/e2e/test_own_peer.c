@@ -106,8 +106,11 @@ TEST(own_peer_brings_a_prefix_from_another_pool)
     assert_ok(prefill.tern, tern_done_step(prefill.map, prefill.step));
     assert_ok(decode.tern, engine_begin(&to, &decode, tokens, TOKENS));
     assert_int_equal(to.len.committed, 0);
-    assert_ok(decode.tern,
-              tern_fetch(decode.tern, to.id, "solo", CHUNKS, 0, TERN_STEP_NONE, RIG_WAIT_MS, &r));
+    assert_ok(
+        decode.tern,
+        tern_fetch(decode.tern, to.id,
+                   &(struct tern_fetch){.peer = "solo", .at_least = CHUNKS, .step = TERN_STEP_NONE},
+                   RIG_WAIT_MS, &r));
     assert_int_equal(engine_take(&to, &r), TERN_OK);
     assert_int_equal(to.len.committed, CHUNKS);
     assert_int_equal(engine_wrong(&to, CHUNKS), 0);

@@ -128,7 +128,8 @@ static struct engine_session stop_in_the_middle(struct pair *p, pid_t victim)
 
     assert_int_equal(session.matched, 0);
     assert_int_equal(
-        tern_submit_fetch(p->dest.engine.tern, session.id, "source", 0, 0, TERN_STEP_NONE, 77),
+        tern_submit_fetch(p->dest.engine.tern, session.id,
+                          &(struct tern_fetch){.peer = "source", .step = TERN_STEP_NONE}, 77),
         TERN_OK);
     while (s.transfers.payload_bytes_in < STARTED) {
         assert_true(clock_ns() < until);
@@ -324,9 +325,10 @@ TEST_WITH(source_pauses_fetches_beyond_the_queue_are_busy, set_up, tear_down)
         session[i] = match_all(&p->dest, p);
     assert_int_equal(kill(p->source.daemon.pid, SIGSTOP), 0);
     for (uint32_t i = 0; i < FLOOD; i++)
-        assert_int_equal(tern_submit_fetch(p->dest.engine.tern, session[i].id, "source", 0, 0,
-                                           TERN_STEP_NONE, 77),
-                         TERN_OK);
+        assert_int_equal(
+            tern_submit_fetch(p->dest.engine.tern, session[i].id,
+                              &(struct tern_fetch){.peer = "source", .step = TERN_STEP_NONE}, 77),
+            TERN_OK);
     for (uint32_t i = 0; i < FLOOD; i++) {
         struct tern_answer a = wait_fetch(p, TRANSFER_MS + SPARE_MS);
 

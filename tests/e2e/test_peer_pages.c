@@ -50,7 +50,9 @@ static void note_question(tern_session s)
 
     rig_answer_hello(fd, "one", 1, false);
     assert_true(admin_wait_peer(admin, "one", RIG_WAIT_MS));
-    assert_int_equal(tern_submit_fetch(e.tern, s, "one", 0, 0, TERN_STEP_NONE, 1), TERN_OK);
+    assert_int_equal(tern_submit_fetch(
+                         e.tern, s, &(struct tern_fetch){.peer = "one", .step = TERN_STEP_NONE}, 1),
+                     TERN_OK);
     do
         assert_int_equal(rig_read(fd, RIG_WAIT_MS, &asked), RIG_FRAME);
     while (asked.h.type == FRAME_PING);

@@ -277,7 +277,11 @@ static void follows(struct kv *from, struct kv *to, uint32_t first)
     assert_ok(a.tern, engine_begin(&s, &a, tokens, n));
     assert_ok(a.tern, tern_ticket_open(a.tern, s.id, 0, RIG_WAIT_MS, &ticket));
     assert_ok(b.tern, engine_begin(&got, &b, tokens, n));
-    assert_ok(b.tern, tern_submit_fetch_follow(b.tern, got.id, ticket.text, TERN_STEP_NONE, 7));
+    assert_ok(b.tern,
+              tern_submit_fetch(b.tern, got.id,
+                                &(struct tern_fetch){
+                                    .ticket = ticket.text, .follow = true, .step = TERN_STEP_NONE},
+                                7));
     assert_ok(a.tern, engine_extend(&s, n, n));
     pages_do(from, &s, true);
     for (uint32_t until = align; until < n; until += align) {

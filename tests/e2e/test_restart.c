@@ -151,7 +151,8 @@ static void old_handles_are_gone(struct tern *t, const struct held *old)
         op.kind = kind;
         gone(op_do(t, &op, CALL_MS, &r), "an operation of a step");
     }
-    gone(tern_fetch(t, old->s.id, NULL, 0, 0, TERN_STEP_NONE, CALL_MS, &r), "fetch");
+    gone(tern_fetch(t, old->s.id, &(struct tern_fetch){.step = TERN_STEP_NONE}, CALL_MS, &r),
+         "fetch");
     gone(tern_fetch_cancel(t, old->s.id, CALL_MS), "fetch_cancel");
     gone(tern_retract(t, old->s.id, TERN_RETRACT_DROP, TERN_STEP_NONE, CALL_MS, &away), "retract");
     gone(tern_recover(t, old->s.id, CALL_MS, &r), "recover");

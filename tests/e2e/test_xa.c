@@ -425,7 +425,8 @@ static void begin_fetch(struct xa *x, struct fetch *f)
         return;
     }
     must(x, "fetch",
-         tern_submit_fetch(x->e.e.tern, f->session.id, "source", 0, 0, TERN_STEP_NONE,
+         tern_submit_fetch(x->e.e.tern, f->session.id,
+                           &(struct tern_fetch){.peer = "source", .step = TERN_STEP_NONE},
                            (uint64_t)(f - x->fetch)));
     f->act = (enum act)prng_below(&x->prng, ACTS);
     f->due_ns = f->begun_ns + within_us(x, x->fetch_us);

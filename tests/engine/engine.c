@@ -193,7 +193,9 @@ enum tern_err engine_fetch(struct engine_session *s, const char *peer, uint32_t 
 
     /* Pages returned with an error belong to the session, too; without an answer there are none. */
     s->last = (struct tern_result){.lengths = s->len};
-    err = tern_fetch(s->engine->tern, s->id, peer, 0, depth, TERN_STEP_NONE, wait_ms, &s->last);
+    err = tern_fetch(s->engine->tern, s->id,
+                     &(struct tern_fetch){.peer = peer, .depth = depth, .step = TERN_STEP_NONE},
+                     wait_ms, &s->last);
     took = engine_take(s, &s->last);
     return err == TERN_OK ? took : err;
 }

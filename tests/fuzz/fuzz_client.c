@@ -389,7 +389,9 @@ static enum tern_err submit(struct tern *t, uint8_t which, const struct tern_tok
     switch (which % 7) {
     case 0: return tern_submit_match(t, 3, tokens, TERN_STEP_NONE, cookie);
     case 1: return batch(t, false, cookie);
-    case 2: return tern_submit_fetch(t, 3, "peer", 0, 0, TERN_STEP_NONE, cookie);
+    case 2:
+        return tern_submit_fetch(t, 3, &(struct tern_fetch){.peer = "peer", .step = TERN_STEP_NONE},
+                                 cookie);
     case 3: return tern_submit_recover(t, 3, cookie);
     case 4: return tern_subscribe(t, NULL, 0, cookie);
     case 5: return tern_submit_store(t, 3, 0, cookie);
@@ -420,7 +422,7 @@ static enum tern_err one_call(struct tern *t, uint64_t cookie)
     case 6: err = tern_match(t, 3, &list, TERN_STEP_NONE, 1, &result); break;
     case 7: return batch(t, true, 0);
     case 8: err = tern_commit(t, 3, 32, TERN_STEP_NONE, 1, &result); break;
-    case 9: err = tern_fetch(t, 3, NULL, 0, 0, TERN_STEP_NONE, 1, &result); break;
+    case 9: err = tern_fetch(t, 3, &(struct tern_fetch){.step = TERN_STEP_NONE}, 1, &result); break;
     case 10: return tern_fetch_cancel(t, 3, 1);
     case 11: return tern_retract(t, 3, TERN_RETRACT_HOST, TERN_STEP_NONE, 1, &away);
     case 12: err = tern_recover(t, 3, 1, &result); break;

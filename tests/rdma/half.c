@@ -234,7 +234,8 @@ static void submit(struct half *h, struct fetch *f)
     f->again_ns = 0;
     f->tries++;
     must(h, "fetch",
-         tern_submit_fetch(h->e.tern, f->session.id, h->o.peer, 0, 0, TERN_STEP_NONE,
+         tern_submit_fetch(h->e.tern, f->session.id,
+                           &(struct tern_fetch){.peer = h->o.peer, .step = TERN_STEP_NONE},
                            (uint64_t)(f - h->fetch)));
 }
 

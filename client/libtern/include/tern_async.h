@@ -29,16 +29,8 @@ TERN_API enum tern_err tern_submit_match(struct tern *t, tern_session s,
                                          uint64_t cookie);
 /* Submits all operations of the batch and empties it. After an error the batch is unchanged. */
 TERN_API enum tern_err tern_batch_submit(struct tern_batch *b, uint64_t cookie);
-TERN_API enum tern_err tern_submit_fetch(struct tern *t, tern_session s, const char *peer,
-                                         uint32_t at_least, uint32_t depth, uint64_t step,
-                                         uint64_t cookie);
-TERN_API enum tern_err tern_submit_prefetch(struct tern *t, tern_session s, const char *peer,
-                                            uint32_t at_least, uint32_t depth, uint64_t step,
-                                            uint64_t cookie);
-TERN_API enum tern_err tern_submit_fetch_ticket(struct tern *t, tern_session s, const char *ticket,
-                                                uint64_t step, uint64_t cookie);
-TERN_API enum tern_err tern_submit_fetch_follow(struct tern *t, tern_session s, const char *ticket,
-                                                uint64_t step, uint64_t cookie);
+TERN_API enum tern_err tern_submit_fetch(struct tern *t, tern_session s,
+                                         const struct tern_fetch *fetch, uint64_t cookie);
 TERN_API enum tern_err tern_submit_fetch_wait(struct tern *t, tern_session s, uint32_t above,
                                               uint64_t cookie);
 TERN_API enum tern_err tern_submit_recover(struct tern *t, tern_session s, uint64_t cookie);

@@ -8,25 +8,42 @@
 
 /* ---- fetches ---- */
 
-/* Fetches whole chunks of the session's tokens, up to `depth` tokens (0: all of them), from the
- * peer of that name. On return the committed length is the end of the fetched chunks, and the pages
- * are in the table. Call tern_match before, which sets the tokens. At seven eighths of deadline_ms
- * the fetch is cancelled: it returns TIMED_OUT, and *ret has what had arrived. If the daemon does
- * not answer the cancel in time either, *ret is unchanged; then call tern_recover for the table.
+/* A fetch: its source and its limits. A field that is zero has the default that its comment states.
+ * The strings are borrowed for the call. At most one of peer and ticket is set; tern_fetch
+ * describes each source. */
+struct tern_fetch {
+    /* The last step that may touch the pages that the fetch replaces, or TERN_STEP_NONE. There is
+     * no default. */
+    uint64_t step;
+    const char *peer;   /* a peer's name, TERN_PEER_DISK or TERN_PEER_ANY. NULL, without a ticket:
+                           the pool's own host tier */
+    const char *ticket; /* text of a ticket; the source is the daemon that issued it. NULL: none */
+    uint32_t at_least;  /* tokens that the session must have written on return; 0: as many as the
+                           source has. Not with a ticket */
+    uint32_t depth;     /* tokens of the session to fetch at most; 0: all. Not with a ticket */
+    bool prefetch;      /* no decode waits for the fetch. Not with a ticket */
+    bool follow;        /* the ticket's session may still run. Only with a ticket */
+};
+
+/* Fetches whole chunks of the session's tokens, up to `depth` tokens, from the source that `fetch`
+ * names. On return the committed length is the end of the fetched chunks, and the pages are in the
+ * table. Call tern_match before, which sets the tokens. At seven eighths of deadline_ms the fetch
+ * is cancelled: it returns TIMED_OUT, and *ret has what had arrived. If the daemon does not answer
+ * the cancel in time either, *ret is unchanged; then call tern_recover for the table.
  *
  * A fetch has an effect only if it reaches beyond the written length; if the source has no more,
  * the session is unchanged. The fetched pages replace all pages that the session owns behind its
  * committed length. Until enough has arrived to replace them, these pages and the lengths stay as
- * they are, whatever error the fetch ends with. The replaced pages are free when `step` has passed:
- * the last step that may touch them, or TERN_STEP_NONE. Always apply ret->lengths and ret->runs,
- * also after an error, and even if the lengths are as before: new pages may cover just as many
- * tokens as the replaced ones. If nothing arrived there are no runs. The fetched part may include a
- * chunk that another session of this engine has committed meanwhile, by a step that has not passed.
- * The pages of that chunk are written when that step has passed, so kernels that read them must run
- * behind that step. The written length becomes less than before only if a transfer fails after the
- * replacement began: with a WINDOW or RECURRENT group whose STATE had not arrived, or because the
- * daemon ran out of records (BUSY).
- *   INVALID         The session has begun no turn since it was opened or aborted (tern_match), or
+ * they are, whatever error the fetch ends with. The replaced pages are free when `step` has passed.
+ * Always apply ret->lengths and ret->runs, also after an error, and even if the lengths are as
+ * before: new pages may cover just as many tokens as the replaced ones. If nothing arrived there
+ * are no runs. The fetched part may include a chunk that another session of this engine has
+ * committed meanwhile, by a step that has not passed. The pages of that chunk are written when that
+ * step has passed, so kernels that read them must run behind that step. The written length becomes
+ * less than before only if a transfer fails after the replacement began: with a WINDOW or RECURRENT
+ * group whose STATE had not arrived, or because the daemon ran out of records (BUSY).
+ *   INVALID         Two fields of `fetch` exclude each other, and tern_error_text names both. Or
+ *                   the session has begun no turn since it was opened or aborted (tern_match), or
  *                   it is retracted. Or the daemon has no peer of that name. Or, with a WINDOW or
  *                   RECURRENT group, the session's table does not have the STATE of the committed
  *                   length, or has it only in pages that the session owns: continue with what the
@@ -36,13 +53,12 @@
  *                   there can be.
  *   UNSUPPORTED     The session's table has more chunks or pages than one fetch can move.
  *
- * `at_least`: the number of tokens that the session must have written on return, such as all whole
- * chunks of a prompt of n tokens, n / L * L (0: as many as the source has). A source offers
- * committed tokens a moment after their step has passed. The call waits for these tokens, up to
- * three quarters of deadline_ms (a submitted fetch: seven eighths of deadlines.transfer_ms in the
- * daemon's configuration). Then it fetches what the source has, and returns TIMED_OUT if that is
- * less than at_least. at_least may be as large as the whole chunks of the session's tokens up to
- * `depth`, or as the written length if that is larger; more is INVALID.
+ * `at_least` is, for example, the number of tokens in the whole chunks of a prompt of n tokens,
+ * n / L * L. A source offers committed tokens a moment after their step has passed. The call waits
+ * for these tokens, up to three quarters of deadline_ms (a submitted fetch: seven eighths of
+ * deadlines.transfer_ms in the daemon's configuration). Then it fetches what the source has, and
+ * returns TIMED_OUT if that is less than at_least. at_least may be as large as the whole chunks of
+ * the session's tokens up to `depth`, or as the written length if that is larger; more is INVALID.
  *   PEER_LOST, CORRUPT, TIMED_OUT  The pages that arrived stay. Retry, or compute the rest.
  *   GONE         The fetch was cancelled, or at_least cannot arrive since the namespace was reset.
  *   BUSY         The source was at its limit for 2 s, although the daemon retried whenever the
@@ -52,9 +68,9 @@
  *   UNSUPPORTED  The source has the namespace only in pools of another layout or world.
  *   DENIED       The peer does not let this daemon ask for the tenant.
  *
- * peer NULL: from the pool's own host tier. Use it if the session's Match returned a host_depth
- * above matched. If the host tier has no more than the device, the call loads nothing. It then
- * returns OK, or INVALID if at_least asks for more, because waiting would not help.
+ * peer and ticket NULL: from the pool's own host tier. Use it if the session's Match returned a
+ * host_depth above matched. If the host tier has no more than the device, the call loads nothing.
+ * It then returns OK, or INVALID if at_least asks for more, because waiting would not help.
  *   BUSY     That prefix is being copied, or one that has to be evicted for it. Retry in a moment.
  *   CORRUPT  The host's copy is damaged. Compute the prefix again.
  *
@@ -71,17 +87,16 @@
  * first of them to answer. If that peer has nothing or is lost before pages arrive, the daemon
  * tries the next one. ret->host names the peer. If no peer has more than the session, the call
  * fetches nothing and returns OK, at once if there is no peer. at_least must be 0.
- *   BUSY  The tenant has reached its limit of such questions. Retry in a moment. */
-TERN_API enum tern_err tern_fetch(struct tern *t, tern_session s, const char *peer,
-                                  uint32_t at_least, uint32_t depth, uint64_t step,
+ *   BUSY  The tenant has reached its limit of such questions. Retry in a moment.
+ *
+ * prefetch: ahead of need. Other fetches of the tenant have priority at both hosts, and prefetches
+ * never fill all the room for fetches. A prefetch always makes progress: one of every 8 batches of
+ * pages is a prefetch's.
+ *   BUSY  Prefetches fill their part of the room for fetches. Retry later.
+ *
+ * ticket, and follow: see "hand-off" and "following" below. */
+TERN_API enum tern_err tern_fetch(struct tern *t, tern_session s, const struct tern_fetch *fetch,
                                   uint32_t deadline_ms, struct tern_result *ret);
-/* Fetches as tern_fetch does, ahead of need: no decode waits for it. Other fetches of the tenant
- * have priority at both hosts, and prefetches never fill all the room for fetches. A prefetch
- * always makes progress: one of every 8 batches of pages is a prefetch's.
- *   BUSY  Prefetches fill their part of the room for fetches. Retry later. */
-TERN_API enum tern_err tern_prefetch(struct tern *t, tern_session s, const char *peer,
-                                     uint32_t at_least, uint32_t depth, uint64_t step,
-                                     uint32_t deadline_ms, struct tern_result *ret);
 /* Cancels a fetch or a recover that is under way. That request returns OK if it was complete
  * already, else TERN_GONE. The call may be repeated. */
 TERN_API enum tern_err tern_fetch_cancel(struct tern *t, tern_session s, uint32_t deadline_ms);
@@ -118,13 +133,14 @@ struct tern_ticket {
 TERN_API enum tern_err tern_handoff(struct tern *t, tern_session s, uint64_t step, const void *blob,
                                     uint32_t blob_bytes, uint32_t stands_ms, uint32_t deadline_ms,
                                     struct tern_ticket *ret);
-/* Fetches what the ticket names into the session, from the daemon that issued the ticket: a
- * configured peer of this daemon, or this daemon itself. In the latter case, within one pool, the
- * pages only change their owner. The session must have matched exactly the tokens that were handed
- * over. On success it has exactly these tokens written, ret->runs are the pages that it gained, and
- * ret->blob is the blob. A session that has all of these tokens written already gets the blob only.
- * Otherwise the call works like tern_fetch from a peer. Success uses the ticket up; after any error
- * the ticket stays valid until it expires, and the fetch may be repeated.
+/* tern_fetch with a ticket fetches what the ticket names into the session, from the daemon that
+ * issued the ticket: a configured peer of this daemon, or this daemon itself. In the latter case,
+ * within one pool, the pages only change their owner. The session must have matched exactly the
+ * tokens that were handed over. On success it has exactly these tokens written, ret->runs are the
+ * pages that it gained, and ret->blob is the blob. A session that has all of these tokens written
+ * already gets the blob only. Otherwise the fetch works like one from a peer. Success uses the
+ * ticket up; after any error the ticket stays valid until it expires, and the fetch may be
+ * repeated.
  *   GONE         The ticket was fetched, has expired or was dropped; its daemon was restarted or is
  *                no peer of this one; the namespace was reset; or this fetch was cancelled. Compute
  *                what is missing. A ticket that is used up is GONE whatever tokens the session has.
@@ -134,7 +150,7 @@ TERN_API enum tern_err tern_handoff(struct tern *t, tern_session s, uint64_t ste
  *   INVALID      The session has other tokens than those that were handed over (ret->handed is the
  *                length that was handed over, or tern_error_numbers has the first token that
  *                differs), or the text is not that of a ticket. Or, in a pool with a WINDOW or
- *                RECURRENT group, as for tern_fetch, the session has computed a part of these
+ *                RECURRENT group, as for a peer, the session has computed a part of these
  *                tokens itself. If this daemon issued the ticket, that is INVALID also if the
  *                session has computed all of them.
  *   PEER_LOST    The daemon that issued the ticket is not connected.
@@ -146,9 +162,6 @@ TERN_API enum tern_err tern_handoff(struct tern *t, tern_session s, uint64_t ste
  *                returns BUSY; with a shorter deadline the error is TIMED_OUT.
  *   UNSUPPORTED  The pool there has another layout; or this daemon issued the ticket, for another
  *                pool, and is not among its own peers. */
-TERN_API enum tern_err tern_fetch_ticket(struct tern *t, tern_session s, const char *ticket,
-                                         uint64_t step, uint32_t deadline_ms,
-                                         struct tern_result *ret);
 
 /* ---- following: decode begins while prefill still computes ---- */
 
@@ -157,23 +170,23 @@ TERN_API enum tern_err tern_fetch_ticket(struct tern *t, tern_session s, const c
  * ticket, so the router may get the first one before the hand-off. Until the hand-off the ticket
  * keeps no pages, and it is GONE when the session is closed or aborted, when its engine dies, and
  * when the ticket expires; tern_ticket_renew extends it. The ticket does not expire while another
- * session follows it (tern_fetch_follow). A repeated call returns the same ticket and counts as a
- * renewal. `stands_ms`: as for tern_handoff.
+ * session follows it (`follow` of struct tern_fetch). A repeated call returns the same ticket and
+ * counts as a renewal. `stands_ms`: as for tern_handoff.
  *   INVALID  Only some pieces of the session's tern_match have arrived.
  *   GONE     The session's namespace was reset. */
 TERN_API enum tern_err tern_ticket_open(struct tern *t, tern_session s, uint32_t stands_ms,
                                         uint32_t deadline_ms, struct tern_ticket *ret);
-/* Fetches as tern_fetch_ticket does, from a ticket whose session may still run at the source. That
- * source session must have matched exactly these tokens, and must be handed over at their end. The
- * pages for all tokens are allocated at once, as by tern_extend, and chunks arrive as they are
- * committed; tern_fetch_wait reports the progress. The rest arrives once the source session was
- * handed over: the chunks of the window at the end, the STATE, the tokens behind the last whole
- * chunk, and the blob. The call returns when everything has arrived. While the source computes,
- * each of the two daemons waits for its own deadlines.ticket_ms, counted from the last chunk. What
- * was written before an error stays, as after tern_fetch_ticket; but in a pool with a WINDOW or
+/* tern_fetch with a ticket and follow works likewise, and the ticket's session may still run at the
+ * source. That source session must have matched exactly these tokens, and must be handed over at
+ * their end. The pages for all tokens are allocated at once, as by tern_extend, and chunks arrive
+ * as they are committed; tern_fetch_wait reports the progress. The rest arrives once the source
+ * session was handed over: the chunks of the window at the end, the STATE, the tokens behind the
+ * last whole chunk, and the blob. The call returns when everything has arrived. While the source
+ * computes, each of the two daemons waits for its own deadlines.ticket_ms, counted from the last
+ * chunk. What was written before an error stays, as without follow; but in a pool with a WINDOW or
  * RECURRENT group the session returns to the committed length that it began with, since the STATE
  * arrives last. The HISTORY that arrived stays in the tree and is not transferred again. Errors
- * besides those of tern_fetch_ticket:
+ * besides those of a ticket without follow:
  *   POOL_EXHAUSTED  There are not enough free pages: see ret->shortage. Nothing has begun.
  *   GONE            Also: the source session was closed or aborted before it was handed over.
  *   INVALID         Also: the source session was handed over at another length (ret->handed), or
@@ -182,17 +195,15 @@ TERN_API enum tern_err tern_ticket_open(struct tern *t, tern_session s, uint32_t
  *   TIMED_OUT       The source has committed nothing for too long. Retry.
  *   UNSUPPORTED     Also: this daemon issued the ticket for this pool, and its session still runs;
  *                   or more than 16,384 pages of STATE belong to its end. */
-TERN_API enum tern_err tern_fetch_follow(struct tern *t, tern_session s, const char *ticket,
-                                         uint64_t step, uint32_t deadline_ms,
-                                         struct tern_result *ret);
-/* While a fetch of the session from a peer or from the disk is under way (tern_submit_fetch and the
- * like, or a fetch on another connection): waits until more than `above` of the session's tokens
- * are written, or the fetch has ended. ret->lengths are the session's lengths now; ret->runs are
- * the pages that the session gained beyond `above`. These pages replace those that tern_fetch_pages
- * returned, because another session may have committed the same chunk. If the pool has no STATE
- * group, kernels may read the pages now; else the session may lose them again if the fetch fails.
- * ret->arriving 0: nothing more will arrive; the answer of the fetch itself has its result. A fetch
- * has at most one wait at a time.
+
+/* While a fetch of the session from a peer or from the disk is under way (by tern_submit_fetch, or
+ * on another connection): waits until more than `above` of the session's tokens are written, or the
+ * fetch has ended. ret->lengths are the session's lengths now; ret->runs are the pages that the
+ * session gained beyond `above`. These pages replace those that tern_fetch_pages returned, because
+ * another session may have committed the same chunk. If the pool has no STATE group, kernels may
+ * read the pages now; else the session may lose them again if the fetch fails. ret->arriving 0:
+ * nothing more will arrive; the answer of the fetch itself has its result. A fetch has at most one
+ * wait at a time.
  *   INVALID    No fetch of the session has begun since its last Match. A fetch that was refused at
  *              once, for instance because the peer is not connected, did not begin.
  *   CONFLICT   A later wait replaced this one.
@@ -200,7 +211,7 @@ TERN_API enum tern_err tern_fetch_follow(struct tern *t, tern_session s, const c
 TERN_API enum tern_err tern_fetch_wait(struct tern *t, tern_session s, uint32_t above,
                                        uint32_t deadline_ms, struct tern_result *ret);
 /* Returns the pages of the fetch in ret->runs: those that have arrived, up to ret->lengths.written,
- * and those that are still to arrive. During a tern_fetch_follow the session owns the latter from
+ * and those that are still to arrive. During a fetch with follow the session owns the latter from
  * the beginning; during other fetches they are known once the source has answered. Do not touch
  * them before tern_fetch_wait or the fetch reports them as written. */
 TERN_API enum tern_err tern_fetch_pages(struct tern *t, tern_session s, uint32_t deadline_ms,
@@ -209,7 +220,7 @@ TERN_API enum tern_err tern_fetch_pages(struct tern *t, tern_session s, uint32_t
  * tern_ticket_renew: the ticket is valid for stands_ms from now on, as for tern_handoff;
  * *ret_stands_ms is that time in milliseconds. tern_ticket_drop: the ticket ends now; a fetch of it
  * that has begun continues.
- *   GONE, DENIED  As for tern_fetch_ticket; GONE also for a ticket that another daemon issued. */
+ *   GONE, DENIED  As for a fetch by ticket; GONE also for a ticket of another daemon. */
 TERN_API enum tern_err tern_ticket_renew(struct tern *t, const char *ticket, uint32_t stands_ms,
                                          uint32_t deadline_ms, uint32_t *ret_stands_ms);
 TERN_API enum tern_err tern_ticket_drop(struct tern *t, const char *ticket, uint32_t deadline_ms);

@@ -109,7 +109,7 @@ struct tern_layout {
  *
  * With host_bytes the pool has a host tier, which is memory of the daemon that no engine maps.
  * Committed prefixes are copied there in the background and outlive their device pages. tern_fetch
- * with peer NULL loads them, and TERN_RETRACT_HOST copies running sessions there.
+ * without a peer loads them, and TERN_RETRACT_HOST copies running sessions there.
  *   QUOTA    The tenant does not have that much memory left in the regions of this engine's ranks.
  *   INVALID  The layout is wrong; tern_error_text names the field.
  *   BUSY     The daemon is clearing an older unmapped pool to make room, or valid tickets still use

@@ -152,6 +152,18 @@ class Depths(ct.Structure):
 TICKET_BYTES = 256
 
 
+class Fetch(ct.Structure):
+    _fields_ = [
+        ("step", u64),
+        ("peer", ct.c_char_p),
+        ("ticket", ct.c_char_p),
+        ("at_least", u32),
+        ("depth", u32),
+        ("prefetch", ct.c_bool),
+        ("follow", ct.c_bool),
+    ]
+
+
 class Ticket(ct.Structure):
     _fields_ = [("text", ct.c_char * TICKET_BYTES), ("stands_ms", u32)]
 
@@ -344,6 +356,7 @@ STRUCTS: dict[str, type[ct.Structure]] = {
     "tern_shortage": Shortage,
     "tern_result": Result,
     "tern_depths": Depths,
+    "tern_fetch": Fetch,
     "tern_stored": Stored,
     "tern_ticket": Ticket,
     "tern_retracted": Retracted,
@@ -450,11 +463,8 @@ _CALLS: dict[str, tuple[object, list[object]]] = {
     "tern_lease_wait": (ct.c_int, [_P, u32]),
     "tern_lease_stock": (u32, [_P, u32]),
     "tern_lease_told": (ct.c_int, [_P, ct.POINTER(LeaseTold)]),
-    "tern_fetch": (ct.c_int, [_P, u64, _S, u32, u32, u64, u32, _RESULT]),
-    "tern_prefetch": (ct.c_int, [_P, u64, _S, u32, u32, u64, u32, _RESULT]),
+    "tern_fetch": (ct.c_int, [_P, u64, ct.POINTER(Fetch), u32, _RESULT]),
     "tern_fetch_cancel": (ct.c_int, [_P, u64, u32]),
-    "tern_fetch_ticket": (ct.c_int, [_P, u64, _S, u64, u32, _RESULT]),
-    "tern_fetch_follow": (ct.c_int, [_P, u64, _S, u64, u32, _RESULT]),
     "tern_fetch_wait": (ct.c_int, [_P, u64, u32, u32, _RESULT]),
     "tern_fetch_pages": (ct.c_int, [_P, u64, u32, _RESULT]),
     "tern_ticket_open": (ct.c_int, [_P, u64, u32, u32, ct.POINTER(Ticket)]),
@@ -468,10 +478,7 @@ _CALLS: dict[str, tuple[object, list[object]]] = {
     "tern_stats": (ct.c_int, [_P, u32, _J]),
     "tern_ping": (ct.c_int, [_P, u32]),
     "tern_submit_match": (ct.c_int, [_P, u64, _TOKENS, u64, u64]),
-    "tern_submit_fetch": (ct.c_int, [_P, u64, _S, u32, u32, u64, u64]),
-    "tern_submit_prefetch": (ct.c_int, [_P, u64, _S, u32, u32, u64, u64]),
-    "tern_submit_fetch_ticket": (ct.c_int, [_P, u64, _S, u64, u64]),
-    "tern_submit_fetch_follow": (ct.c_int, [_P, u64, _S, u64, u64]),
+    "tern_submit_fetch": (ct.c_int, [_P, u64, ct.POINTER(Fetch), u64]),
     "tern_submit_fetch_wait": (ct.c_int, [_P, u64, u32, u64]),
     "tern_submit_recover": (ct.c_int, [_P, u64, u64]),
     "tern_submit_store": (ct.c_int, [_P, u64, u32, u64]),

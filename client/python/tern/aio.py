@@ -16,7 +16,7 @@ from . import _lib
 from ._lib import STEP_NONE, lib
 from .connection import Connection
 from .errors import DaemonLost, error_of
-from .layout import ExtraKey, Namespace, TokenList, U64_MAX, c_tokens, encoded, encoded_or_none, number, step_number
+from .layout import ExtraKey, Namespace, TokenList, U64_MAX, c_tokens, number, step_number
 from .session import Answered, Batch, Op, Result, Session, Stored, stored_depth
 
 _OK, _BUSY = 0, 8
@@ -196,28 +196,19 @@ class Async:
         depth: int = 0,
         prefetch: bool = False,
     ) -> Result:
-        call = lib.tern_submit_prefetch if prefetch else lib.tern_submit_fetch
-        p, name = self.connection._p, encoded_or_none("peer", peer)
-        least, most, named = number("at_least", at_least), number("depth", depth), session._named(step)
-        return await self._one(
-            session,
-            lambda cookie: call(p, session.handle, name, least, most, named, cookie),
-            brings=True,
-        )
+        return await self._fetch(session, session._fetch_from(peer, step, at_least, depth, prefetch))
 
     async def fetch_ticket(self, session: Session, ticket: str, *, step: int) -> Result:
-        p, text, named = self.connection._p, encoded("ticket", ticket), session._named(step)
-        return await self._one(
-            session,
-            lambda cookie: lib.tern_submit_fetch_ticket(p, session.handle, text, named, cookie),
-            brings=True,
-        )
+        return await self._fetch(session, session._fetch_by(ticket, step))
 
     async def fetch_follow(self, session: Session, ticket: str, *, step: int) -> Result:
-        p, text, named = self.connection._p, encoded("ticket", ticket), session._named(step)
+        return await self._fetch(session, session._fetch_by(ticket, step, follow=True))
+
+    async def _fetch(self, session: Session, fetch: _lib.Fetch) -> Result:
+        p = self.connection._p
         return await self._one(
             session,
-            lambda cookie: lib.tern_submit_fetch_follow(p, session.handle, text, named, cookie),
+            lambda cookie: lib.tern_submit_fetch(p, session.handle, ct.byref(fetch), cookie),
             brings=True,
         )
 

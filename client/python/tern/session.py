@@ -388,10 +388,20 @@ class Session:
             Busy: the source is at its limit. Retry after `retry_ms`.
             Gone: the fetch was cancelled, or at_least cannot arrive.
         """
-        wanted = number("at_least", at_least), number("depth", depth)
-        named = encoded_or_none("peer", peer)
-        call = lib.tern_prefetch if prefetch else lib.tern_fetch
-        return self._do(call, deadline_ms, named, *wanted, self._named(step))
+        fetch = self._fetch_from(peer, step, at_least, depth, prefetch)
+        return self._do(lib.tern_fetch, deadline_ms, ct.byref(fetch))
+
+    def _fetch_from(self, peer: str | None, step: int, at_least: int, depth: int, prefetch: bool) -> _lib.Fetch:
+        return _lib.Fetch(
+            peer=encoded_or_none("peer", peer),
+            at_least=number("at_least", at_least),
+            depth=number("depth", depth),
+            prefetch=bool(prefetch),
+            step=self._named(step),
+        )
+
+    def _fetch_by(self, ticket: str, step: int, *, follow: bool = False) -> _lib.Fetch:
+        return _lib.Fetch(ticket=encoded("ticket", ticket), follow=follow, step=self._named(step))
 
     def fetch_ticket(self, ticket: str, *, step: int, deadline_ms: int = 0) -> Result:
         """Fetches all that the ticket names, to the last token. Success uses the ticket up.
@@ -399,7 +409,7 @@ class Session:
         The session must have matched exactly the tokens that were handed over. `blob` of the result
         is the blob that was handed over with them.
         """
-        return self._do(lib.tern_fetch_ticket, deadline_ms, encoded("ticket", ticket), self._named(step))
+        return self._do(lib.tern_fetch, deadline_ms, ct.byref(self._fetch_by(ticket, step)))
 
     def ticket_open(self, *, stands_ms: int = 0, deadline_ms: int = 0) -> Ticket:
         """Opens a ticket of this session, which continues to run.
@@ -419,7 +429,7 @@ class Session:
 
         tern.Async has the form that does not block; fetch_wait reports the progress.
         """
-        return self._do(lib.tern_fetch_follow, deadline_ms, encoded("ticket", ticket), self._named(step))
+        return self._do(lib.tern_fetch, deadline_ms, ct.byref(self._fetch_by(ticket, step, follow=True)))
 
     def fetch_wait(self, above: int, *, deadline_ms: int = 0) -> Result:
         """Waits until the fetch under way has written more than `above` tokens, or has ended.

@@ -43,7 +43,7 @@ def code_lines(c: str) -> list[str]:
 def test_two_hosts_in_c_runs_and_is_short(daemons: tuple[Daemon, Daemon]) -> None:
     source = Path(os.environ["TERN_SOURCE"]) / "client/example/two_hosts.c"
     lines = code_lines(source.read_text())
-    assert len(lines) <= 110, len(lines)
+    assert len(lines) <= 111, len(lines)
     told = subprocess.run(
         [Path(os.environ["TERN_BIN"]) / "two_hosts", daemons[0].socket, daemons[1].socket, "host-a"],
         capture_output=True,

@@ -116,12 +116,11 @@ static bool begin_sessions(struct fetches *f, struct engine_session *sessions)
 static bool submit(struct fetches *f, const struct engine_session *s, const char *source,
                    uint64_t cookie)
 {
-    enum tern_err err =
-        f->prefetch
-            ? tern_submit_prefetch(f->engine.tern, s->id, source, 0, 0, TERN_STEP_NONE, cookie)
-            : tern_submit_fetch(f->engine.tern, s->id, source, 0, 0, TERN_STEP_NONE, cookie);
+    const struct tern_fetch fetch = {
+        .peer = source, .step = TERN_STEP_NONE, .prefetch = f->prefetch};
 
-    return member_ok(&f->engine, "a Fetch", err);
+    return member_ok(&f->engine, "a Fetch",
+                     tern_submit_fetch(f->engine.tern, s->id, &fetch, cookie));
 }
 
 static bool fetch_all(struct fetches *f, uint32_t sources, struct engine_session *sessions)

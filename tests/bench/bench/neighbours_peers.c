@@ -141,8 +141,8 @@ static enum a_answer fetch_begin(struct tenant_a *a)
 
     if (a->nheld >= FETCHES || !attend(0))
         return A_FAILED;
-    err = tern_submit_fetch(a->engine.tern, session[a->nheld].id, "mute", 0, 0, TERN_STEP_NONE,
-                            a->nheld);
+    err = tern_submit_fetch(a->engine.tern, session[a->nheld].id,
+                            &(struct tern_fetch){.peer = "mute", .step = TERN_STEP_NONE}, a->nheld);
     if (err == TERN_OK) /* a refusal comes before the answer to the next request */
         err = tern_ping(a->engine.tern, MEMBER_CALL_MS);
     if (err == TERN_OK)

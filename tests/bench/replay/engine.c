@@ -276,8 +276,10 @@ static uint32_t load_depth(const struct engine *e, const struct turn *turn)
 bool turn_load_host(struct engine *e, struct turn *turn)
 {
     if (turn->host_depth <= turn->matched ||
-        tern_submit_fetch(e->tern, turn->session, NULL, 0, load_depth(e, turn), TERN_STEP_NONE,
-                          (uint64_t)(turn - e->turns)) != TERN_OK) {
+        tern_submit_fetch(
+            e->tern, turn->session,
+            &(struct tern_fetch){.depth = load_depth(e, turn), .step = TERN_STEP_NONE},
+            (uint64_t)(turn - e->turns)) != TERN_OK) {
         turn->host_depth = 0;
         return false;
     }

@@ -53,7 +53,8 @@ static bool show_forged(struct decode *d, struct turn *turn)
 
     memcpy(text, turn->ticket, sizeof text);
     text[KEY_AT] = text[KEY_AT] == '0' ? '1' : '0';
-    err = tern_fetch_ticket(d->e.tern, turn->session, text, TERN_STEP_NONE, CALL_MS, &r);
+    err = tern_fetch(d->e.tern, turn->session,
+                     &(struct tern_fetch){.ticket = text, .step = TERN_STEP_NONE}, CALL_MS, &r);
     if (err != TERN_DENIED && err != TERN_GONE)
         engine_says(&d->e, "request %llu: a forged ticket was answered by: %s",
                     (unsigned long long)turn->prompt.index, tern_strerror(err));
@@ -81,12 +82,15 @@ static bool trouble_before(struct decode *d, struct turn *turn)
 
 static enum tern_err submit(struct decode *d, struct turn *turn)
 {
-    uint64_t cookie = (uint64_t)(turn - d->e.turns);
+    struct tern_fetch fetch = {.step = TERN_STEP_NONE};
 
-    if (!turn->ticket[0])
-        return tern_submit_fetch(d->e.tern, turn->session, d->e.options->peer, 0, turn->target,
-                                 TERN_STEP_NONE, cookie);
-    return tern_submit_fetch_ticket(d->e.tern, turn->session, turn->ticket, TERN_STEP_NONE, cookie);
+    if (turn->ticket[0]) {
+        fetch.ticket = turn->ticket;
+    } else {
+        fetch.peer = d->e.options->peer;
+        fetch.depth = turn->target;
+    }
+    return tern_submit_fetch(d->e.tern, turn->session, &fetch, (uint64_t)(turn - d->e.turns));
 }
 
 bool fetch_begin(struct decode *d, struct turn *turn)

@@ -227,13 +227,17 @@ static bool pass(struct follow *f, bool follows, uint64_t *ret_ns)
         ok = fine(&f->prefill, "an early ticket",
                   tern_ticket_open(f->prefill.tern, h.from.id, 0, CALL_MS, &h.ticket)) &&
              fine(&f->decode, "a Fetch",
-                  tern_submit_fetch_follow(f->decode.tern, h.to.id, h.ticket.text, TERN_STEP_NONE,
-                                           1));
+                  tern_submit_fetch(f->decode.tern, h.to.id,
+                                    &(struct tern_fetch){.ticket = h.ticket.text,
+                                                         .follow = true,
+                                                         .step = TERN_STEP_NONE},
+                                    1));
     ok = ok && compute(f, &h);
     if (ok && !follows)
-        ok = fine(
-            &f->decode, "a Fetch",
-            tern_submit_fetch_ticket(f->decode.tern, h.to.id, h.ticket.text, TERN_STEP_NONE, 1));
+        ok = fine(&f->decode, "a Fetch",
+                  tern_submit_fetch(
+                      f->decode.tern, h.to.id,
+                      &(struct tern_fetch){.ticket = h.ticket.text, .step = TERN_STEP_NONE}, 1));
     return ok && arrive(f, &h, ret_ns) && end(f, &h);
 }
 

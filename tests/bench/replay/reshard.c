@@ -130,7 +130,9 @@ static bool follows(struct cell *c, struct end ends[2], struct end_pages *pages,
         return failed(c, "make a ticket", a->tern, err);
     err = engine_begin_with(to, b, from->tokens, n, 1);
     if (err == TERN_OK)
-        err = tern_submit_fetch_follow(b->tern, to->id, ticket.text, TERN_STEP_NONE, 1);
+        err = tern_submit_fetch(
+            b->tern, to->id,
+            &(struct tern_fetch){.ticket = ticket.text, .follow = true, .step = TERN_STEP_NONE}, 1);
     if (err != TERN_OK)
         return failed(c, "follow", b->tern, err);
     for (pages->tokens = each; pages->tokens <= n && err == TERN_OK; pages->tokens += each) {

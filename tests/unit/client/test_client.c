@@ -546,7 +546,9 @@ TEST(fetch_deadline_passes_cancelled_and_forgotten)
     struct tern_result r;
 
     start(serve_fetch_never_answered, &cancelled);
-    assert_err(TERN_TIMED_OUT, tern_fetch(t, 5, "source", 0, 0, TERN_STEP_NONE, 30, &r));
+    assert_err(
+        TERN_TIMED_OUT,
+        tern_fetch(t, 5, &(struct tern_fetch){.peer = "source", .step = TERN_STEP_NONE}, 30, &r));
     assert_non_null(strstr(tern_error_text(t), "tern_recover returns"));
     assert_ok(tern_ping(t, 2000)); /* drops both late answers on the way */
     assert_int_equal(atomic_load(&cancelled), 1);
@@ -582,15 +584,56 @@ TEST(fetch_deadline_nears_cancelled_and_what_came_is_told)
     struct tern_result r = {0};
 
     start(serve_fetch_cancelled, NULL);
-    assert_err(TERN_TIMED_OUT, tern_fetch(t, 5, "source", 0, 0, TERN_STEP_NONE, 1600, &r));
+    assert_err(
+        TERN_TIMED_OUT,
+        tern_fetch(t, 5, &(struct tern_fetch){.peer = "source", .step = TERN_STEP_NONE}, 1600, &r));
     assert_non_null(strstr(tern_error_text(t), "the result names them"));
     assert_err(TERN_TIMED_OUT, r.err);
     assert_told_lengths(&r, 64, 64, 64);
     assert_int_equal(r.tokens, 100);
-    assert_err(TERN_TIMED_OUT, tern_fetch_ticket(t, 5, "tern1-0", TERN_STEP_NONE, 1600, &r));
-    assert_ok(tern_fetch(t, 6, "source", 0, 0, TERN_STEP_NONE, 1600, &r));
+    assert_err(TERN_TIMED_OUT,
+               tern_fetch(t, 5, &(struct tern_fetch){.ticket = "tern1-0", .step = TERN_STEP_NONE},
+                          1600, &r));
+    assert_ok(
+        tern_fetch(t, 6, &(struct tern_fetch){.peer = "source", .step = TERN_STEP_NONE}, 1600, &r));
     assert_told_lengths(&r, 64, 64, 64);
-    assert_err(TERN_GONE, tern_fetch(t, 7, "source", 0, 0, TERN_STEP_NONE, 1600, &r));
+    assert_err(
+        TERN_GONE,
+        tern_fetch(t, 7, &(struct tern_fetch){.peer = "source", .step = TERN_STEP_NONE}, 1600, &r));
+}
+
+TEST(fetch_with_fields_that_exclude_each_other_names_both)
+{
+    static const struct {
+        struct tern_fetch of;
+        const char *one, *other;
+    } wrong[] = {
+        {{.ticket = "tern1-0", .peer = "west"}, "ticket", "peer"},
+        {{.ticket = "tern1-0", .peer = TERN_PEER_DISK}, "ticket", "peer"},
+        {{.ticket = "tern1-0", .at_least = 16}, "ticket", "at_least"},
+        {{.ticket = "tern1-0", .depth = 16}, "ticket", "depth"},
+        {{.ticket = "tern1-0", .prefetch = true}, "ticket", "prefetch"},
+        {{.peer = "west", .follow = true}, "follow", "ticket"},
+        {{.follow = true}, "follow", "ticket"},
+    };
+    struct tern_result r;
+
+    start(serve_nothing, NULL);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct tern_fetch of = wrong[i].of;
+
+        of.step = TERN_STEP_NONE;
+        assert_err(TERN_INVALID, tern_fetch(t, 1, &of, 100, &r));
+        assert_non_null(strstr(tern_error_text(t), wrong[i].one));
+        assert_non_null(strstr(tern_error_text(t), wrong[i].other));
+        assert_err(TERN_INVALID, tern_submit_fetch(t, 1, &of, 7));
+        assert_non_null(strstr(tern_error_text(t), wrong[i].one));
+        assert_non_null(strstr(tern_error_text(t), wrong[i].other));
+    }
+    /* No field has a default that names a step. */
+    assert_err(TERN_INVALID, tern_fetch(t, 1, &(struct tern_fetch){.ticket = "tern1-0"}, 100, &r));
+    assert_err(TERN_INVALID, tern_submit_fetch(t, 1, &(struct tern_fetch){.peer = "west"}, 7));
+    assert_err(TERN_INVALID, tern_fetch(t, 1, NULL, 100, &r));
 }
 
 TEST(call_arguments_wrong_invalid_without_a_request)
@@ -628,13 +671,16 @@ TEST(call_arguments_wrong_invalid_without_a_request)
     assert_err(TERN_INVALID, tern_join(t, "e", TERN_BOTH, 1, 1, 100));
     assert_err(TERN_INVALID, tern_join(t, "e", TERN_BOTH, 0, TERN_RANKS_MAX + 1, 100));
     assert_err(TERN_INVALID, tern_pool_open(t, &layout, 100, &pool, NULL));
-    assert_err(TERN_INVALID, tern_fetch(t, 1, "", 0, 0, TERN_STEP_NONE, 100, &r));
+    assert_err(TERN_INVALID,
+               tern_fetch(t, 1, &(struct tern_fetch){.peer = "", .step = TERN_STEP_NONE}, 100, &r));
     assert_err(TERN_INVALID, tern_peek(t, 1, NULL, &none, 100, &done));
     assert_err(TERN_INVALID, tern_admin(t, "tree", NULL, 1, 100, &json));
     memset(long_word, 'x', 256); /* one byte more than the limit */
     assert_err(TERN_INVALID, tern_admin(t, long_word, NULL, 0, 100, &json));
     assert_err(TERN_INVALID, tern_admin(t, "tree", words, 1, 100, &json));
-    assert_err(TERN_INVALID, tern_fetch(t, 1, long_word, 0, 0, TERN_STEP_NONE, 100, &r));
+    assert_err(
+        TERN_INVALID,
+        tern_fetch(t, 1, &(struct tern_fetch){.peer = long_word, .step = TERN_STEP_NONE}, 100, &r));
 }
 
 /* A forgotten step is not "nothing is in flight": pages that are being written would be published,

@@ -354,7 +354,11 @@ TEST(fetch_that_came_too_short_says_how_far_it_got)
     struct tern_result r;
 
     start(serve_requests, NULL);
-    assert_err(TERN_TIMED_OUT, tern_fetch(t, 2, "west", 48, 64, 9, 2000, &r));
+    assert_err(
+        TERN_TIMED_OUT,
+        tern_fetch(t, 2,
+                   &(struct tern_fetch){.peer = "west", .at_least = 48, .depth = 64, .step = 9},
+                   2000, &r));
     assert_string_equal(tern_error_text(t),
                         "late; the session has committed 16 and written 16 of 64 tokens");
     assert_int_equal(r.tokens, 64);
@@ -366,18 +370,36 @@ TEST(fetch_without_a_peer_is_from_the_host_tier)
     struct tern_result r;
 
     start(serve_requests, NULL);
-    assert_ok(tern_fetch(t, 1, NULL, 0, 64, TERN_STEP_NONE, 2000, &r));
+    assert_ok(
+        tern_fetch(t, 1, &(struct tern_fetch){.depth = 64, .step = TERN_STEP_NONE}, 2000, &r));
     assert_int_equal(r.fetched_kib, 6);
-    assert_ok(tern_fetch(t, 2, "west", 0, 64, TERN_STEP_NONE, 2000, &r));
-    assert_ok(tern_prefetch(t, 2, "west", 0, 63, TERN_STEP_NONE, 2000, &r));
-    assert_err(TERN_INVALID, tern_prefetch(t, 1, "", 0, 63, TERN_STEP_NONE, 2000, &r));
-    assert_ok(tern_submit_prefetch(t, 2, "west", 0, 63, TERN_STEP_NONE, 4));
+    assert_ok(tern_fetch(
+        t, 2, &(struct tern_fetch){.peer = "west", .depth = 64, .step = TERN_STEP_NONE}, 2000, &r));
+    assert_ok(tern_fetch(
+        t, 2,
+        &(struct tern_fetch){.peer = "west", .depth = 63, .step = TERN_STEP_NONE, .prefetch = true},
+        2000, &r));
+    assert_err(TERN_INVALID,
+               tern_fetch(t, 1,
+                          &(struct tern_fetch){
+                              .peer = "", .depth = 63, .step = TERN_STEP_NONE, .prefetch = true},
+                          2000, &r));
+    assert_ok(tern_submit_fetch(
+        t, 2,
+        &(struct tern_fetch){.peer = "west", .depth = 63, .step = TERN_STEP_NONE, .prefetch = true},
+        4));
     answer = polled();
     assert_int_equal(answer.cookie, 4);
     assert_ok(answer.err);
-    assert_err(TERN_INVALID, tern_fetch(t, 1, "", 0, 64, TERN_STEP_NONE, 2000, &r));
-    assert_err(TERN_INVALID, tern_submit_fetch(t, 1, "", 0, 64, TERN_STEP_NONE, 5));
-    assert_ok(tern_submit_fetch(t, 1, NULL, 0, 64, TERN_STEP_NONE, 5));
+    assert_err(TERN_INVALID,
+               tern_fetch(t, 1,
+                          &(struct tern_fetch){.peer = "", .depth = 64, .step = TERN_STEP_NONE},
+                          2000, &r));
+    assert_err(TERN_INVALID,
+               tern_submit_fetch(
+                   t, 1, &(struct tern_fetch){.peer = "", .depth = 64, .step = TERN_STEP_NONE}, 5));
+    assert_ok(
+        tern_submit_fetch(t, 1, &(struct tern_fetch){.depth = 64, .step = TERN_STEP_NONE}, 5));
     answer = polled();
     assert_int_equal(answer.cookie, 5);
     assert_ok(answer.err);
@@ -390,9 +412,13 @@ TEST(fetch_from_the_disk_names_it)
     struct tern_result r;
 
     start(serve_requests, NULL);
-    assert_ok(tern_fetch(t, 3, TERN_PEER_DISK, 0, 64, TERN_STEP_NONE, 2000, &r));
+    assert_ok(tern_fetch(
+        t, 3, &(struct tern_fetch){.peer = TERN_PEER_DISK, .depth = 64, .step = TERN_STEP_NONE},
+        2000, &r));
     assert_int_equal(r.fetched_kib, 6);
-    assert_ok(tern_submit_fetch(t, 3, TERN_PEER_DISK, 0, 64, TERN_STEP_NONE, 5));
+    assert_ok(tern_submit_fetch(
+        t, 3, &(struct tern_fetch){.peer = TERN_PEER_DISK, .depth = 64, .step = TERN_STEP_NONE},
+        5));
     answer = polled();
     assert_ok(answer.err);
 }
@@ -437,7 +463,8 @@ TEST(store_submitted_is_handed_out_by_poll)
     start(serve_requests, NULL);
     assert_ok(tern_submit_store(t, 1, 47, 5));
     assert_ok(tern_submit_store(t, 2, 47, 6));
-    assert_ok(tern_submit_fetch(t, 1, NULL, 0, 64, TERN_STEP_NONE, 7));
+    assert_ok(
+        tern_submit_fetch(t, 1, &(struct tern_fetch){.depth = 64, .step = TERN_STEP_NONE}, 7));
     assert_ok(tern_store(t, 1, 0, 2000, &r)); /* the other answers come earlier, and are kept */
     assert_int_equal(r.depth, 64);
     answer = polled();

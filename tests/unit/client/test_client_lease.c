@@ -641,7 +641,7 @@ TEST(lease_session_is_used_by_the_lease_alone)
         assert_err(want, tern_batch_session_close(batch, 1, 5));
         assert_err(want, tern_match(t, 1, &some_tokens, 5, 0, &r));
         assert_err(want, tern_submit_match(t, 1, &some_tokens, 5, 9));
-        assert_err(want, tern_fetch(t, 1, "peer", 0, 0, 5, 0, &r));
+        assert_err(want, tern_fetch(t, 1, &(struct tern_fetch){.peer = "peer", .step = 5}, 0, &r));
         assert_err(want, tern_submit_store(t, 1, 0, 9));
         assert_err(want, tern_retract(t, 1, TERN_RETRACT_DROP, 5, 0, &away));
         assert_err(want, tern_turn_begin(t, 1, 0, &turn));

@@ -152,8 +152,8 @@ TEST(quick_step_put_same_as_generated)
 
 TEST(quick_fetch_put_same_as_generated)
 {
-    struct quick_request q = {.type = FRAME_FETCH,
-                              .fetch = {.peer = "decode-7", .depth = 300, .step = 70000}};
+    struct tern_fetch of = {.peer = "decode-7", .depth = 300, .step = 70000};
+    struct quick_request q = {.type = FRAME_FETCH, .fetch = {.of = &of}};
     size_t size = put_exactly(&q);
     Tern__Wire__Fetch *m = tern__wire__fetch__unpack(NULL, size, body);
 
@@ -163,8 +163,8 @@ TEST(quick_fetch_put_same_as_generated)
     assert_int_equal(m->step, 70000);
     tern__wire__fetch__free_unpacked(m, NULL);
     /* The host tier: an empty name. */
-    q.fetch.peer = NULL;
-    q.fetch.depth = 0;
+    of.peer = NULL;
+    of.depth = 0;
     size = put_exactly(&q);
     m = tern__wire__fetch__unpack(NULL, size, body);
     assert_non_null(m);
@@ -552,7 +552,8 @@ static uint32_t every_call(void)
     assert_gone(tern_session_close(t, 1, 9, 0, &r));
     assert_gone(tern_slide(t, 1, 64, 9, 0, &r));
     assert_gone(tern_snapshot_release(t, 1, 0, &r));
-    assert_gone(tern_fetch(t, 1, "host-a", 0, 0, TERN_STEP_NONE, 0, &r));
+    assert_gone(
+        tern_fetch(t, 1, &(struct tern_fetch){.peer = "host-a", .step = TERN_STEP_NONE}, 0, &r));
     assert_gone(tern_fetch_cancel(t, 1, 0));
     assert_gone(tern_retract(t, 1, TERN_RETRACT_DROP, TERN_STEP_NONE, 0, &away));
     assert_gone(tern_recover(t, 1, 0, &r));
@@ -564,7 +565,8 @@ static uint32_t every_call(void)
     assert_ok(tern_batch_session_close(batch, 1, TERN_STEP_NONE));
     assert_ok(tern_batch_submit(batch, 2));
     tern_batch_destroy(batch);
-    assert_ok(tern_submit_fetch(t, 1, "host-a", 0, 0, TERN_STEP_NONE, 3));
+    assert_ok(
+        tern_submit_fetch(t, 1, &(struct tern_fetch){.peer = "host-a", .step = TERN_STEP_NONE}, 3));
     assert_ok(tern_submit_recover(t, 1, 4));
     assert_ok(tern_submit_store(t, 1, 0, 5));
     for (uint32_t n = 0; n < 5;) {

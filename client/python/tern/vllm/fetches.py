@@ -102,8 +102,8 @@ class Fetches:
         c, s = self.connection, fetch.session
         fetch.cookie, fetch.again, fetch.error = next(c._cookies), 0.0, None
         try:
-            ticket = encoded("ticket", fetch.ticket)
-            c._check(lib.tern_submit_fetch_ticket(c._p, s.handle, ticket, STEP_NONE, fetch.cookie))
+            wanted = _lib.Fetch(ticket=encoded("ticket", fetch.ticket), step=STEP_NONE)
+            c._check(lib.tern_submit_fetch(c._p, s.handle, ct.byref(wanted), fetch.cookie))
             self._under_way[fetch.cookie] = fetch
         except TernError as why:
             fetch.error = why  # ended() raises it
