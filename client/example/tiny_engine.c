@@ -151,10 +151,11 @@ static uint32_t conversation(struct engine *e, const char *name, const uint32_t 
     struct block_table table = {.n = 0};
     struct tern_result r;
     tern_session session;
-    uint32_t depth, cached, kept, wrong;
+    struct tern_depths depths;
+    uint32_t cached, kept, wrong;
 
     /* Ask how deep the prefix is before anything is pinned. A scheduler sorts its queue by this. */
-    must(e, tern_peek(e->tern, e->pool, &ns, &tokens, 0, &depth), "peeking");
+    must(e, tern_peek(e->tern, e->pool, &ns, &tokens, 0, &depths), "peeking");
 
     /* Find the longest prefix that someone has committed, and pin it. Its pages come first in our
      * table. */
@@ -162,8 +163,8 @@ static uint32_t conversation(struct engine *e, const char *name, const uint32_t 
     must(e, tern_match(e->tern, session, &tokens, TERN_STEP_NONE, 0, &r), "matching");
     cached = r.lengths.written; /* of a session that goes on, too, where r.matched is 0 */
     table_update(&table, &r);
-    printf("%s: %u tokens, peek says %u, match found %u in %u pages\n", name, n, depth, cached,
-           table.n);
+    printf("%s: %u tokens, peek says %u, match found %u in %u pages\n", name, n, depths.resumable,
+           cached, table.n);
 
     /* Get room for the rest of the prompt. The pages are ours to write until we commit them. */
     must(e, tern_extend(e->tern, session, NULL, n, n, 0, &r), "extending");

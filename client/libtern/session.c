@@ -96,9 +96,9 @@ static enum tern_err peek_pieces(struct tern *t, Tern__Wire__Peek *m,
     return TERN_OK;
 }
 
-enum tern_err tern_peek_depths(struct tern *t, uint64_t pool, const struct tern_namespace *ns,
-                               const struct tern_tokens *tokens, uint32_t deadline_ms,
-                               struct tern_depths *ret)
+enum tern_err tern_peek(struct tern *t, uint64_t pool, const struct tern_namespace *ns,
+                        const struct tern_tokens *tokens, uint32_t deadline_ms,
+                        struct tern_depths *ret)
 {
     ENTER(t);
     uint64_t deadline_ns = deadline_at(deadline_ms);
@@ -119,30 +119,6 @@ enum tern_err tern_peek_depths(struct tern *t, uint64_t pool, const struct tern_
         err = peek_pieces(t, &m, tokens, deadline_ns, &depths, &begun);
     TRY(err);
     *ret = depths;
-    return TERN_OK;
-}
-
-enum tern_err tern_peek_history(struct tern *t, uint64_t pool, const struct tern_namespace *ns,
-                                const struct tern_tokens *tokens, uint32_t deadline_ms,
-                                uint32_t *ret_depth, uint32_t *ret_history_depth)
-{
-    ENTER(t);
-    struct tern_depths depths;
-
-    TRY(tern_peek_depths(t, pool, ns, tokens, deadline_ms, &depths));
-    *ret_depth = depths.resumable;
-    *ret_history_depth = depths.history;
-    return TERN_OK;
-}
-
-enum tern_err tern_peek(struct tern *t, uint64_t pool, const struct tern_namespace *ns,
-                        const struct tern_tokens *tokens, uint32_t deadline_ms, uint32_t *ret_depth)
-{
-    ENTER(t);
-    struct tern_depths depths;
-
-    TRY(tern_peek_depths(t, pool, ns, tokens, deadline_ms, &depths));
-    *ret_depth = depths.resumable;
     return TERN_OK;
 }
 

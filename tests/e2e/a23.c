@@ -163,12 +163,12 @@ static bool settle(struct bench *b, uint32_t most, struct sample *ret)
 static bool peek_back(struct bench *b, enum tern_supersede mode, struct curve *ret)
 {
     const struct tern_tokens list = {.v = b->session[0].tokens, .n = PEEK_TURNS * TURN_TOKENS};
-    uint32_t depth = 0, history = 0;
+    struct tern_depths depths = {0};
 
-    if (tern_peek_history(b->e.tern, b->e.pool, &b->e.ns, &list, CALL_MS, &depth, &history) !=
-        TERN_OK)
+    if (tern_peek(b->e.tern, b->e.pool, &b->e.ns, &list, CALL_MS, &depths) != TERN_OK)
         return fails("a Peek", engine_why(&b->e));
-    ret->failures += history != list.n || depth != (mode == TERN_SUPERSEDE_EAGER ? 0 : list.n);
+    ret->failures +=
+        depths.history != list.n || depths.resumable != (mode == TERN_SUPERSEDE_EAGER ? 0 : list.n);
     return true;
 }
 

@@ -108,9 +108,8 @@ static uint32_t peeked(uint32_t id)
     struct tern_depths depths;
 
     tokens_of(id, tokens);
-    assert_ok(e.tern,
-              tern_peek_depths(e.tern, e.pool, &ns, &(struct tern_tokens){.v = tokens, .n = TOKENS},
-                               0, &depths));
+    assert_ok(e.tern, tern_peek(e.tern, e.pool, &ns,
+                                &(struct tern_tokens){.v = tokens, .n = TOKENS}, 0, &depths));
     return depths.resumable;
 }
 

@@ -343,12 +343,12 @@ TEST(a_refusal_names_what_is_wrong)
     const struct tern_group kv = {.name = "kv", .page_tokens = TOKENS, .page_bytes = PAGE};
     const struct tern_layout layout = {
         .groups = &kv, .ngroups = 1, .align_tokens = TOKENS + 1, .bytes = POOL};
+    struct tern_depths depths;
     uint64_t other;
-    uint32_t depth;
 
     refused("align_tokens is 65, and must be at most 16384 and a multiple of 64,",
             tern_pool_open(e.tern, &layout, 0, &other, NULL));
-    refused("whole token list", tern_peek(e.tern, e.pool, &e.ns, &list, 0, &depth));
+    refused("whole token list", tern_peek(e.tern, e.pool, &e.ns, &list, 0, &depths));
     assert_err(TERN_TIMED_OUT, tern_wait_published(e.tern, 123456, 10));
     assert_non_null(strstr(tern_error_text(e.tern), "not every rank has published step 123456"));
 }

@@ -67,11 +67,11 @@ static void tokens_of(uint32_t run)
 static uint32_t depth_of(uint32_t n)
 {
     struct tern_tokens list = {.v = tokens, .n = n};
-    uint32_t depth = 0;
+    struct tern_depths depths = {0};
 
     assert_ok(survivor.tern,
-              tern_peek(survivor.tern, survivor.pool, &survivor.ns, &list, RIG_WAIT_MS, &depth));
-    return depth;
+              tern_peek(survivor.tern, survivor.pool, &survivor.ns, &list, RIG_WAIT_MS, &depths));
+    return depths.resumable;
 }
 
 /* ------------------------------------------------------------------ processes that die */
@@ -326,8 +326,8 @@ TEST_WITH(fault_36_exhausted_and_pinned_waits_for_nothing, start, stop)
 static double p99_beside(struct engine *other, bool beyond)
 {
     struct tern_tokens list = {.v = tokens, .n = TOKENS};
+    struct tern_depths depths;
     struct series took;
-    uint32_t depth;
     double p99;
 
     series_init(&took, MANY);
@@ -341,7 +341,7 @@ static double p99_beside(struct engine *other, bool beyond)
                 TERN_QUOTA);
         else
             assert_ok(other->tern,
-                      tern_peek(other->tern, other->pool, &other->ns, &list, RIG_WAIT_MS, &depth));
+                      tern_peek(other->tern, other->pool, &other->ns, &list, RIG_WAIT_MS, &depths));
         from = clock_ns();
         assert_int_equal(depth_of(TOKENS), TOKENS);
         series_add(&took, (double)(clock_ns() - from));

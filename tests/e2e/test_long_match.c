@@ -19,7 +19,7 @@ TEST(match_of_1200000_tokens_is_one_call)
     struct tern_tokens list = {.v = tokens, .n = TOKENS};
     struct tern_result r;
     struct engine e;
-    uint32_t depth;
+    struct tern_depths depths;
 
     assert_non_null(tokens);
     for (uint32_t i = 0; i < TOKENS; i++)
@@ -39,11 +39,11 @@ TEST(match_of_1200000_tokens_is_one_call)
     assert_int_equal(r.lengths.committed, WHOLE);
     assert_int_equal(r.tokens, TOKENS);
     assert_ok(e.tern, engine_end(&second));
-    assert_ok(e.tern, tern_peek(e.tern, e.pool, &e.ns, &list, RIG_WAIT_MS, &depth));
-    assert_int_equal(depth, WHOLE);
+    assert_ok(e.tern, tern_peek(e.tern, e.pool, &e.ns, &list, RIG_WAIT_MS, &depths));
+    assert_int_equal(depths.resumable, WHOLE);
     tokens[TOKENS - 2 * L]++;
-    assert_ok(e.tern, tern_peek(e.tern, e.pool, &e.ns, &list, RIG_WAIT_MS, &depth));
-    assert_int_equal(depth, (TOKENS - 2 * L) / L * L);
+    assert_ok(e.tern, tern_peek(e.tern, e.pool, &e.ns, &list, RIG_WAIT_MS, &depths));
+    assert_int_equal(depths.resumable, (TOKENS - 2 * L) / L * L);
     assert_ok(e.tern, engine_begin(&second, &e, tokens, TOKENS));
     assert_int_equal(second.matched, (TOKENS - 2 * L) / L * L);
     assert_ok(e.tern, engine_end(&second));

@@ -63,11 +63,11 @@ static void opened(struct engine *e)
 {
     struct tern_group kv = {.name = "kv", .page_tokens = L, .page_bytes = PAGE};
     struct tern_layout layout = {.groups = &kv, .ngroups = 1, .bytes = 2u << 20};
-    uint32_t depth = 1;
+    struct tern_depths depths = {.resumable = 1};
 
     assert_ok(e->tern, engine_open(e, daemon_here.socket, "e", &layout, CALL_MS));
-    assert_ok(e->tern, tern_peek(e->tern, e->pool, &e->ns, &list, CALL_MS, &depth));
-    assert_int_equal(depth, 0);
+    assert_ok(e->tern, tern_peek(e->tern, e->pool, &e->ns, &list, CALL_MS, &depths));
+    assert_int_equal(depths.resumable, 0);
 }
 
 /* The change where a subscription begins; 0 with *ret_err if it does not. */
@@ -137,14 +137,15 @@ static void old_handles_are_gone(struct tern *t, const struct held *old)
     struct tern_pool *map = NULL;
     struct tern_result r;
     tern_session s;
-    uint32_t depth;
+    struct tern_depths depths;
+    uint32_t stands_ms;
     enum tern_err err;
 
     (void)begins_at(t, old->next, &err);
     gone(err, "subscribe");
     (void)begins_at(t, old->next - 1, &err);
     gone(err, "subscribe");
-    gone(tern_ticket_renew(t, old->ticket.text, 0, CALL_MS, &depth), "ticket_renew");
+    gone(tern_ticket_renew(t, old->ticket.text, 0, CALL_MS, &stands_ms), "ticket_renew");
     gone(tern_ticket_drop(t, old->ticket.text, CALL_MS), "ticket_drop");
     gone(tern_match(t, old->s.id, &list, TERN_STEP_NONE, CALL_MS, &r), "match");
     for (enum engine_op_kind kind = ENGINE_EXTEND; kind <= ENGINE_SNAPSHOT_RELEASE; kind++) {
@@ -157,7 +158,7 @@ static void old_handles_are_gone(struct tern *t, const struct held *old)
     gone(tern_retract(t, old->s.id, TERN_RETRACT_DROP, TERN_STEP_NONE, CALL_MS, &away), "retract");
     gone(tern_recover(t, old->s.id, CALL_MS, &r), "recover");
     gone(tern_session_open(t, old->e.pool, &old->e.ns, CALL_MS, &s), "session_open");
-    gone(tern_peek(t, old->e.pool, &old->e.ns, &list, CALL_MS, &depth), "peek");
+    gone(tern_peek(t, old->e.pool, &old->e.ns, &list, CALL_MS, &depths), "peek");
     gone(tern_pool_map(t, old->e.pool, CALL_MS, &map), "pool_map");
     gone(tern_pool_close(t, old->e.pool, CALL_MS), "pool_close");
 }
@@ -169,7 +170,7 @@ TEST_WITH(x6_restarted_daemon_is_empty_and_what_was_kept_of_it_is_gone, set_up, 
 
     opened(&old.e);
     for (uint32_t run = 0; run < RUNS; run++) {
-        uint32_t depth;
+        struct tern_depths depths;
 
         engine_works(&old);
         kill_daemon(&old, run);
@@ -179,8 +180,9 @@ TEST_WITH(x6_restarted_daemon_is_empty_and_what_was_kept_of_it_is_gone, set_up, 
         old_handles_are_gone(now.e.tern, &old); /* the new daemon has no session */
         engine_works(&now);
         old_handles_are_gone(now.e.tern, &old); /* it has one, and a prefix */
-        assert_ok(now.e.tern, tern_peek(now.e.tern, now.e.pool, &now.e.ns, &list, CALL_MS, &depth));
-        assert_int_equal(depth, TOKENS);
+        assert_ok(now.e.tern,
+                  tern_peek(now.e.tern, now.e.pool, &now.e.ns, &list, CALL_MS, &depths));
+        assert_int_equal(depths.resumable, TOKENS);
         old.s.engine = &old.e; /* old and new have been swapped */
         now.s.engine = &now.e;
         wrong += engine_wrong(&now.s, TOKENS) + engine_wrong(&old.s, TOKENS); /* still mapped */

@@ -284,10 +284,10 @@ TEST_WITH(fetch_from_the_host_tier_brings_the_same_bytes, start, stop)
     close_session(&s);
     wait_for_copies();
     list = (struct tern_tokens){.v = tokens_of(5), .n = TOKENS};
-    assert_ok(e.tern, tern_peek_depths(e.tern, e.pool, &e.ns, &list, 0, &depths));
+    assert_ok(e.tern, tern_peek(e.tern, e.pool, &e.ns, &list, 0, &depths));
     assert_int_equal(depths.resumable, CHUNKS * L);
     evict(CHUNKS); /* every node, from the device */
-    assert_ok(e.tern, tern_peek_depths(e.tern, e.pool, &e.ns, &list, 0, &depths));
+    assert_ok(e.tern, tern_peek(e.tern, e.pool, &e.ns, &list, 0, &depths));
     assert_int_equal(depths.resumable, 0);
     assert_int_equal(depths.host, CHUNKS * L);
     open_session(&s, 5);
@@ -313,11 +313,11 @@ TEST_WITH(namespace_reset_hides_everything_at_once, start, stop)
     run_session(&s, 6);
     assert_ok(e.tern, tern_namespace_reset(e.tern, &others, 0, &nodes));
     assert_int_equal(nodes, 0);
-    assert_ok(e.tern, tern_peek_depths(e.tern, e.pool, &e.ns, &list, 0, &depths));
+    assert_ok(e.tern, tern_peek(e.tern, e.pool, &e.ns, &list, 0, &depths));
     assert_int_equal(depths.resumable, CHUNKS * L);
     assert_ok(e.tern, tern_namespace_reset(e.tern, &e.ns, 0, &nodes));
     assert_true(nodes > 0); /* the session pins them */
-    assert_ok(e.tern, tern_peek_depths(e.tern, e.pool, &e.ns, &list, 0, &depths));
+    assert_ok(e.tern, tern_peek(e.tern, e.pool, &e.ns, &list, 0, &depths));
     assert_int_equal(depths.history, 0);
     assert_int_equal(depths.host, 0);
     open_session(&again, 6);

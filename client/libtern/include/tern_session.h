@@ -126,19 +126,6 @@ TERN_API enum tern_err tern_session_open_with(struct tern *t, uint64_t pool,
                                               const struct tern_session_options *options,
                                               uint32_t deadline_ms, tern_session *ret);
 
-/* Returns how deep a prefix is in the tree, in tokens, without any effect. tokens->base is 0. A
- * list that is too long for one request is sent in pieces.
- *   BUSY  What earlier pieces had found was evicted before the next piece, again and again. Repeat
- *         the call. */
-TERN_API enum tern_err tern_peek(struct tern *t, uint64_t pool, const struct tern_namespace *ns,
-                                 const struct tern_tokens *tokens, uint32_t deadline_ms,
-                                 uint32_t *ret_depth);
-/* Returns what tern_peek returns, and the depth of HISTORY alone. */
-TERN_API enum tern_err tern_peek_history(struct tern *t, uint64_t pool,
-                                         const struct tern_namespace *ns,
-                                         const struct tern_tokens *tokens, uint32_t deadline_ms,
-                                         uint32_t *ret_depth, uint32_t *ret_history_depth);
-
 /* Depths of one prefix, in tokens. `resumable` is the least of them, except `disk`. */
 struct tern_depths {
     uint32_t resumable; /* depth that a Match would find */
@@ -149,11 +136,13 @@ struct tern_depths {
                       with the first piece that memory does not have whole. A Match returns the full
                       depth */
 };
-/* Returns the depths of a prefix as tern_peek does, also those that a fetch would reach. */
-TERN_API enum tern_err tern_peek_depths(struct tern *t, uint64_t pool,
-                                        const struct tern_namespace *ns,
-                                        const struct tern_tokens *tokens, uint32_t deadline_ms,
-                                        struct tern_depths *ret);
+/* Returns how deep a prefix is in the tree, without any effect. tokens->base is 0. A list that is
+ * too long for one request is sent in pieces.
+ *   BUSY  What earlier pieces had found was evicted before the next piece, again and again. Repeat
+ *         the call. */
+TERN_API enum tern_err tern_peek(struct tern *t, uint64_t pool, const struct tern_namespace *ns,
+                                 const struct tern_tokens *tokens, uint32_t deadline_ms,
+                                 struct tern_depths *ret);
 
 /* Begins a turn. On an empty session the call finds and pins the longest committed prefix, and
  * ret->runs names its pages. On a session that has written tokens the call resumes at the shorter

@@ -533,7 +533,7 @@ class Pool:
         """Returns how deep a prefix is in the tree, in tokens, without any effect."""
         c, listed, depths = self.connection, c_tokens(tokens, keys), _lib.Depths()
         c._check(
-            lib.tern_peek_depths(
+            lib.tern_peek(
                 c._p, self.handle, ct.byref(ns._c()), ct.byref(listed.c), milliseconds(deadline_ms), ct.byref(depths)
             )
         )

@@ -263,15 +263,16 @@ static bool chunks_open(struct tenant_a *a)
 
 static enum a_answer look(struct tenant_a *a, bool collides)
 {
-    uint32_t tokens[CHUNK_TOKENS], depth;
+    uint32_t tokens[CHUNK_TOKENS];
     struct tern_tokens list = {.v = tokens, .n = CHUNK_TOKENS};
+    struct tern_depths depths;
 
     colliding(UINT32_MAX / 2, tokens);
     if (!collides)
         tokens[1] = 77;
     return a_answer_of(
         a, a->engine.tern,
-        tern_peek(a->engine.tern, a->engine.pool, &a->engine.ns, &list, MEMBER_CALL_MS, &depth));
+        tern_peek(a->engine.tern, a->engine.pool, &a->engine.ns, &list, MEMBER_CALL_MS, &depths));
 }
 
 static enum a_answer look_colliding(struct tenant_a *a)

@@ -34,13 +34,13 @@ static enum tern_err look_at_history(struct decode *d, struct turn *turn)
 {
     const struct engine *e = &d->e;
     struct tern_tokens tokens = {.v = turn->tokens, .n = turn->prompt.input_length};
-    uint32_t depth;
+    struct tern_depths depths;
 
     turn->history = turn->ready;
     if (e->nhistory == e->geometry.ngroups)
         return TERN_OK;
-    TRY(tern_peek_history(e->tern, e->pool, &e->ns, &tokens, CALL_MS, &depth, &turn->history));
-    turn->history = turn->history > turn->ready ? turn->history : turn->ready;
+    TRY(tern_peek(e->tern, e->pool, &e->ns, &tokens, CALL_MS, &depths));
+    turn->history = depths.history > turn->ready ? depths.history : turn->ready;
     return TERN_OK;
 }
 

@@ -643,6 +643,7 @@ TEST(call_arguments_wrong_invalid_without_a_request)
     const struct tern_result *results;
     struct tern_batch *batch;
     struct tern_result r;
+    struct tern_depths depths;
     uint64_t pool;
     uint32_t done;
     struct tern_layout layout = {.ngroups = 0};
@@ -673,7 +674,7 @@ TEST(call_arguments_wrong_invalid_without_a_request)
     assert_err(TERN_INVALID, tern_pool_open(t, &layout, 100, &pool, NULL));
     assert_err(TERN_INVALID,
                tern_fetch(t, 1, &(struct tern_fetch){.peer = "", .step = TERN_STEP_NONE}, 100, &r));
-    assert_err(TERN_INVALID, tern_peek(t, 1, NULL, &none, 100, &done));
+    assert_err(TERN_INVALID, tern_peek(t, 1, NULL, &none, 100, &depths));
     assert_err(TERN_INVALID, tern_admin(t, "tree", NULL, 1, 100, &json));
     memset(long_word, 'x', 256); /* one byte more than the limit */
     assert_err(TERN_INVALID, tern_admin(t, long_word, NULL, 0, 100, &json));

@@ -494,24 +494,17 @@ TEST(store_submitted_is_handed_out_by_poll)
     assert_err(TERN_DAEMON_LOST, tern_ping(t, 100));
 }
 
-TEST(peek_depths_are_those_of_the_calls)
+TEST(peek_returns_all_depths)
 {
     struct tern_namespace ns = {.model = "m"};
     struct tern_depths d;
-    uint32_t depth = 0, history = 0;
 
     start(serve_requests, NULL);
-    assert_ok(tern_peek_depths(t, 1, &ns, &some_tokens, 2000, &d));
+    assert_ok(tern_peek(t, 1, &ns, &some_tokens, 2000, &d));
     assert_int_equal(d.resumable, 64);
     assert_int_equal(d.history, 128);
     assert_int_equal(d.host, 1024);
     assert_int_equal(d.disk, 2048);
-    assert_ok(tern_peek_history(t, 1, &ns, &some_tokens, 2000, &depth, &history));
-    assert_int_equal(depth, 64);
-    assert_int_equal(history, 128);
-    depth = 0;
-    assert_ok(tern_peek(t, 1, &ns, &some_tokens, 2000, &depth));
-    assert_int_equal(depth, 64);
 }
 
 TEST(namespace_reset_tells_nodes_that_are_held)

@@ -136,20 +136,20 @@ TEST(peek_longer_than_a_request_goes_in_pieces_and_begins_anew)
 
     fake.body_max = 4096;
     start(serve_peek, &p);
-    assert_ok(tern_peek_depths(t, 1, &ns, &list, 10000, &d));
+    assert_ok(tern_peek(t, 1, &ns, &list, 10000, &d));
     assert_int_equal(d.resumable, p.depth);
     assert_int_equal(d.host, p.depth + 1);
     assert_int_equal(d.disk, p.depth + 2);
     assert_true(p.requests > 15 && p.requests < 25); /* pieces behind the end are not sent */
     p.evictions = 3;
     p.depth = 64 * 312;
-    assert_ok(tern_peek_depths(t, 1, &ns, &list, 10000, &d));
+    assert_ok(tern_peek(t, 1, &ns, &list, 10000, &d));
     assert_int_equal(d.history, p.depth);
     p.evictions = 4;
-    assert_err(TERN_BUSY, tern_peek_depths(t, 1, &ns, &list, 10000, &d));
+    assert_err(TERN_BUSY, tern_peek(t, 1, &ns, &list, 10000, &d));
     assert_int_equal(p.evictions, 0);
     list.base = 1;
-    assert_err(TERN_INVALID, tern_peek_depths(t, 1, &ns, &list, 10000, &d));
+    assert_err(TERN_INVALID, tern_peek(t, 1, &ns, &list, 10000, &d));
 }
 
 /* The error of a piece is the answer to the match: no further piece is sent. */
@@ -213,12 +213,12 @@ TEST(peek_of_many_tokens_goes_on_where_the_daemon_stopped)
     struct tern_depths d;
 
     start(serve_peek, &p);
-    assert_ok(tern_peek_depths(t, 1, &ns, &list, 10000, &d));
+    assert_ok(tern_peek(t, 1, &ns, &list, 10000, &d));
     assert_int_equal(d.resumable, p.depth);
     assert_true(p.requests > 6);
     p.requests = 0;
     list.n = 16384;
-    assert_ok(tern_peek_depths(t, 1, &ns, &list, 10000, &d));
+    assert_ok(tern_peek(t, 1, &ns, &list, 10000, &d));
     assert_int_equal(d.resumable, 16384);
     assert_int_equal(p.requests, 1);
 }

@@ -533,7 +533,8 @@ static uint32_t every_call(void)
     struct tern_pool *mapped;
     struct tern_result r;
     const char *json;
-    uint32_t asked = 0, depth;
+    struct tern_depths depths;
+    uint32_t asked = 0;
     uint64_t handle;
 
     assert_ok(tern_join(t, "e", TERN_BOTH, 0, 1, 0));
@@ -542,7 +543,7 @@ static uint32_t every_call(void)
     assert_gone(tern_pool_map(t, 1, 0, &mapped));
     assert_gone(tern_pool_close(t, 1, 0));
     assert_gone(tern_session_open(t, 1, &ns, 0, &handle));
-    assert_gone(tern_peek(t, 1, &ns, &list, 0, &depth));
+    assert_gone(tern_peek(t, 1, &ns, &list, 0, &depths));
     assert_gone(tern_match(t, 1, &list, 3, 0, &r));
     assert_gone(tern_extend(t, 1, NULL, 0, 64, 0, &r));
     assert_gone(tern_rewind(t, 1, 64, 9, 0, &r));
