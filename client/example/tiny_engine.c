@@ -159,7 +159,7 @@ static uint32_t conversation(struct engine *e, const char *name, const uint32_t 
 
     /* Find the longest prefix that someone has committed, and pin it. Its pages come first in our
      * table. */
-    must(e, tern_session_open(e->tern, e->pool, &ns, 0, &session), "opening a session");
+    must(e, tern_session_open(e->tern, e->pool, &ns, NULL, 0, &session), "opening a session");
     must(e, tern_match(e->tern, session, &tokens, TERN_STEP_NONE, 0, &r), "matching");
     cached = r.lengths.written; /* of a session that goes on, too, where r.matched is 0 */
     table_update(&table, &r);

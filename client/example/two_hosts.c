@@ -74,7 +74,7 @@ static uint32_t begin(struct host *h, uint32_t n)
 {
     struct tern_tokens prompt = {.v = tokens, .n = n};
 
-    must(h, tern_session_open(h->tern, h->pool, &ns, 0, &h->session));
+    must(h, tern_session_open(h->tern, h->pool, &ns, NULL, 0, &h->session));
     took(h, tern_match(h->tern, h->session, &prompt, TERN_STEP_NONE, 0, &h->r));
     return h->r.lengths.written;
 }

@@ -9,14 +9,8 @@
 #define PEEK_TRIES 4 /* times that a peek in pieces restarts after its prefix was evicted */
 
 enum tern_err tern_session_open(struct tern *t, uint64_t pool, const struct tern_namespace *ns,
-                                uint32_t deadline_ms, tern_session *ret)
-{
-    return tern_session_open_with(t, pool, ns, NULL, deadline_ms, ret);
-}
-
-enum tern_err tern_session_open_with(struct tern *t, uint64_t pool, const struct tern_namespace *ns,
-                                     const struct tern_session_options *options,
-                                     uint32_t deadline_ms, tern_session *ret)
+                                const struct tern_session_options *options, uint32_t deadline_ms,
+                                tern_session *ret)
 {
     ENTER(t);
     Tern__Wire__SessionOpen m = TERN__WIRE__SESSION_OPEN__INIT;

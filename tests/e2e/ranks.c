@@ -163,7 +163,7 @@ static uint32_t take_pages(struct engine *e, uint32_t salt, uint32_t want, uint3
     static uint32_t tokens[HELD_MAX * TOKENS];
     uint32_t n = 0;
 
-    if (tern_session_open(e->tern[0], e->handle, &ns, 5000, ret) != TERN_OK)
+    if (tern_session_open(e->tern[0], e->handle, &ns, NULL, 5000, ret) != TERN_OK)
         return 0;
     for (uint32_t i = 0; i < want * TOKENS; i++)
         tokens[i] = salt * 65536u + i;

@@ -337,7 +337,7 @@ static double p99_beside(struct engine *other, bool beyond)
 
         if (beyond)
             assert_int_equal(
-                tern_session_open(other->tern, other->pool, &other->ns, RIG_WAIT_MS, &s),
+                tern_session_open(other->tern, other->pool, &other->ns, NULL, RIG_WAIT_MS, &s),
                 TERN_QUOTA);
         else
             assert_ok(other->tern,
@@ -361,7 +361,8 @@ TEST_WITH(fault_37_a_tenant_beyond_its_quota_leaves_the_other_alone, start, stop
     tokens_of(1);
     assert_ok(survivor.tern, engine_begin(&s, &survivor, tokens, TOKENS));
     assert_ok(survivor.tern, engine_run(&s));
-    assert_ok(other.tern, tern_session_open(other.tern, other.pool, &other.ns, RIG_WAIT_MS, &only));
+    assert_ok(other.tern,
+              tern_session_open(other.tern, other.pool, &other.ns, NULL, RIG_WAIT_MS, &only));
     within = p99_beside(&other, false);
     beyond = p99_beside(&other, true);
     assert_ok(survivor.tern, engine_end(&s));

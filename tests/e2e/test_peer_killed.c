@@ -276,7 +276,7 @@ TEST_WITH(trace_id_is_in_the_logs_of_both_daemons, set_up, tear_down)
                      1);
     tern_trace(p->dest.engine.tern, 0xabc);
     assert_int_equal(tern_session_open(p->dest.engine.tern, p->dest.engine.pool + 1,
-                                       &p->dest.engine.ns, CALL_MS, &gone),
+                                       &p->dest.engine.ns, NULL, CALL_MS, &gone),
                      TERN_GONE);
     assert_int_equal(
         daemon_log_lines(&p->dest.daemon, "op=session_open err=GONE", "trace=0000000000000abc"), 1);

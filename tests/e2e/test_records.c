@@ -76,7 +76,7 @@ static tern_session opened(struct client *c, uint32_t blobs_kept, bool merging)
     struct tern_session_options options = {.blobs_kept = blobs_kept, .merging = merging};
     tern_session s;
 
-    assert_ok(c->t, tern_session_open_with(c->t, c->pool, &ns, &options, RIG_WAIT_MS, &s));
+    assert_ok(c->t, tern_session_open(c->t, c->pool, &ns, &options, RIG_WAIT_MS, &s));
     return s;
 }
 

@@ -157,7 +157,7 @@ static void old_handles_are_gone(struct tern *t, const struct held *old)
     gone(tern_fetch_cancel(t, old->s.id, CALL_MS), "fetch_cancel");
     gone(tern_retract(t, old->s.id, TERN_RETRACT_DROP, TERN_STEP_NONE, CALL_MS, &away), "retract");
     gone(tern_recover(t, old->s.id, CALL_MS, &r), "recover");
-    gone(tern_session_open(t, old->e.pool, &old->e.ns, CALL_MS, &s), "session_open");
+    gone(tern_session_open(t, old->e.pool, &old->e.ns, NULL, CALL_MS, &s), "session_open");
     gone(tern_peek(t, old->e.pool, &old->e.ns, &list, CALL_MS, &depths), "peek");
     gone(tern_pool_map(t, old->e.pool, CALL_MS, &map), "pool_map");
     gone(tern_pool_close(t, old->e.pool, CALL_MS), "pool_close");

@@ -424,7 +424,7 @@ static void records_are_put(void)
 
     record.tokens = tokens;
     assert_ok(e.tern, tern_records_map(e.tern, RIG_WAIT_MS, &m));
-    assert_ok(e.tern, tern_session_open(e.tern, e.pool, &e.ns, RIG_WAIT_MS, &s));
+    assert_ok(e.tern, tern_session_open(e.tern, e.pool, &e.ns, NULL, RIG_WAIT_MS, &s));
     for (uint32_t i = 0; i < 8; i++) {
         assert_ok(e.tern, tern_turn_begin(e.tern, s, RIG_WAIT_MS, &turn));
         (void)tern_records_append(m, turn, &record, RIG_WAIT_MS, &recorded); /* an error or OK */

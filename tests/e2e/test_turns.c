@@ -54,7 +54,7 @@ static tern_session opened(void)
 {
     tern_session s;
 
-    assert_ok(t, tern_session_open(t, pool, &ns, 0, &s));
+    assert_ok(t, tern_session_open(t, pool, &ns, NULL, 0, &s));
     return s;
 }
 

@@ -123,7 +123,7 @@ enum tern_err engine_begin_with(struct engine_session *s, struct engine *e, cons
 
     *s = (struct engine_session){.engine = e};
     load(s, tokens, n, n + more);
-    err = tern_session_open(e->tern, e->pool, &e->ns, e->call_ms, &s->id);
+    err = tern_session_open(e->tern, e->pool, &e->ns, NULL, e->call_ms, &s->id);
     if (err == TERN_OK)
         err = tern_match(e->tern, s->id, &list, TERN_STEP_NONE, e->call_ms, &s->last);
     if (err != TERN_OK)

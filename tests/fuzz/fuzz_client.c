@@ -417,7 +417,7 @@ static enum tern_err one_call(struct tern *t, uint64_t cookie)
     case 1:
     case 2:
     case 3: return pool_call(t, kind % 16 - 1);
-    case 4: return tern_session_open(t, 7, &ns, 1, &session);
+    case 4: return tern_session_open(t, 7, &ns, NULL, 1, &session);
     case 5: return tern_peek(t, 7, &ns, &list, 1, &depths);
     case 6: err = tern_match(t, 3, &list, TERN_STEP_NONE, 1, &result); break;
     case 7: return batch(t, true, 0);

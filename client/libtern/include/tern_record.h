@@ -12,7 +12,7 @@
  * TERN_BLOBS_MAX named blobs, such as hidden states of the whole list. The records of a session are
  * contiguous: record 0 begins at token 0, and each record begins where the one before it ends.
  * Token ids and log-probabilities stay until a rollback or the session's end. Only the last records
- * keep their blobs (blobs_kept of tern_session_open_with); each append drops the blobs of the
+ * keep their blobs (blobs_kept of tern_session_open); each append drops the blobs of the
  * oldest record beyond that number.
  *
  * Records lie in the tenant's record memory (record_memory in the daemon's configuration), which

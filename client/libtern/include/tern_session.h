@@ -102,29 +102,26 @@ struct tern_result {
                           borrowed as `runs`; NULL: none */
 };
 
+/* A session's options for its turn records. */
+struct tern_session_options {
+    uint32_t blobs_kept; /* how many of its last records keep their blobs, 1 to 16; 0: 2 */
+    bool merging;        /* all records keep their blobs, to merge several samples. Not with
+                            blobs_kept */
+};
 /* Opens a session: one request, or all turns of one conversation. It has a token list and a table
  * of pages, both empty at first. It ends with tern_session_close or with its engine. If the answer
- * arrives after the deadline, the library closes the session.
+ * arrives after the deadline, the library closes the session. `options` is borrowed for the call;
+ * NULL: all of them zero.
  *   GONE     The pool was closed.
- *   INVALID  No process of this engine has opened or mapped the pool.
+ *   INVALID  No process of this engine has opened or mapped the pool; or both merging and
+ *            blobs_kept are set, or blobs_kept is above 16.
  *   QUOTA    The tenant has sessions_max sessions; each valid ticket counts as one. Close a
  *            session, or fetch or drop tickets.
  *   BUSY     The daemon is draining, or all session slots are in use. */
 TERN_API enum tern_err tern_session_open(struct tern *t, uint64_t pool,
-                                         const struct tern_namespace *ns, uint32_t deadline_ms,
-                                         tern_session *ret);
-/* A session's options for its turn records; zeroed: as for tern_session_open. */
-struct tern_session_options {
-    uint32_t blobs_kept; /* how many of its last records keep their blobs, 1 to 16; 0: 2 */
-    bool merging;        /* all records keep their blobs, to merge several samples */
-};
-/* Opens a session with options, which are borrowed for the call; NULL: as tern_session_open. Errors
- * besides those of tern_session_open:
- *   INVALID  Both merging and blobs_kept are set, or blobs_kept is above 16. */
-TERN_API enum tern_err tern_session_open_with(struct tern *t, uint64_t pool,
-                                              const struct tern_namespace *ns,
-                                              const struct tern_session_options *options,
-                                              uint32_t deadline_ms, tern_session *ret);
+                                         const struct tern_namespace *ns,
+                                         const struct tern_session_options *options,
+                                         uint32_t deadline_ms, tern_session *ret);
 
 /* Depths of one prefix, in tokens. `resumable` is the least of them, except `disk`. */
 struct tern_depths {

@@ -411,7 +411,7 @@ _CALLS: dict[str, tuple[object, list[object]]] = {
     "tern_done_step_on_stream": (ct.c_int, [_P, u64, _P, ct.POINTER(ct.c_int)]),
     "tern_checksums_on_stream": (ct.c_int, [_P, ct.POINTER(Checksums), _P]),
     "tern_wait_published": (ct.c_int, [_P, u64, u32]),
-    "tern_session_open_with": (ct.c_int, [_P, u64, _NS, ct.POINTER(SessionOptions), u32, ct.POINTER(u64)]),
+    "tern_session_open": (ct.c_int, [_P, u64, _NS, ct.POINTER(SessionOptions), u32, ct.POINTER(u64)]),
     "tern_peek": (ct.c_int, [_P, u64, _NS, _TOKENS, u32, ct.POINTER(Depths)]),
     "tern_match": (ct.c_int, [_P, u64, _TOKENS, u64, u32, _RESULT]),
     "tern_extend": (ct.c_int, [_P, u64, _TOKENS, u32, u32, u32, _RESULT]),

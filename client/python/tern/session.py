@@ -171,7 +171,7 @@ class Session:
         c, handle, ms = self.connection, ct.c_uint64(), milliseconds(deadline_ms)
         options = _lib.SessionOptions(number("blobs_kept", blobs_kept), bool(merging))
         c._check(
-            lib.tern_session_open_with(
+            lib.tern_session_open(
                 c._p, pool.handle, ct.byref(ns._c()), ct.byref(options), ms, ct.byref(handle)
             )
         )

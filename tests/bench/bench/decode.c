@@ -183,7 +183,7 @@ static bool begin_one(struct decode *d, uint32_t i)
     *q = (struct sequence){.tokens = prompt, .allocated = prompt};
     block_tokens(i + 1, 0, prompt, q->token);
     return member_ok(&d->engine, "opening a session",
-                     tern_session_open(t, d->engine.pool, &d->engine.ns, MEMBER_CALL_MS,
+                     tern_session_open(t, d->engine.pool, &d->engine.ns, NULL, MEMBER_CALL_MS,
                                        &d->session[i])) &&
            member_ok(&d->engine, "a Match",
                      tern_match(t, d->session[i], &list, TERN_STEP_NONE, MEMBER_CALL_MS, &r)) &&

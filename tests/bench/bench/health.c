@@ -123,7 +123,7 @@ static bool client_ready(struct client *c, uint64_t pool)
     const struct tern_namespace ns = {.model = "health"};
 
     return is_ok(c->tern, "opening a session",
-                 tern_session_open(c->tern, pool, &ns, MEMBER_CALL_MS, &c->session)) &&
+                 tern_session_open(c->tern, pool, &ns, NULL, MEMBER_CALL_MS, &c->session)) &&
            is_ok(c->tern, "beginning a turn",
                  tern_turn_begin(c->tern, c->session, MEMBER_CALL_MS, &c->turn)) &&
            is_ok(c->tern, "mapping the record memory",

@@ -176,7 +176,8 @@ static void newcomer_asks(struct tenant_b *b)
     snprintf(salt, sizeof salt, "%u", b->serial);
     ns.salt = salt;
     start = clock_ns();
-    timed(b, e, B_JOIN, start, tern_session_open(e->tern, e->pool, &ns, MEMBER_CALL_MS, &s.id));
+    timed(b, e, B_JOIN, start,
+          tern_session_open(e->tern, e->pool, &ns, NULL, MEMBER_CALL_MS, &s.id));
     start = clock_ns();
     timed(b, e, B_MATCH, start,
           tern_match(e->tern, s.id, &list, TERN_STEP_NONE, MEMBER_CALL_MS, &s.last));

@@ -127,7 +127,7 @@ static bool events_open(struct tenant_a *a)
            tern_subscribe(a->conns[0], NULL, 0, 1) == TERN_OK &&
            answer_wait(a->conns[0], MEMBER_CALL_MS, &answer) == TERN_OK && answer.err == TERN_OK &&
            member_ok(&a->engine, "opening a session",
-                     tern_session_open(a->engine.tern, a->engine.pool, &a->engine.ns,
+                     tern_session_open(a->engine.tern, a->engine.pool, &a->engine.ns, NULL,
                                        MEMBER_CALL_MS, &a->held[0]));
 }
 
@@ -183,7 +183,7 @@ static enum a_answer put(struct tenant_a *a)
     enum tern_err err = step(a, ops, 3);
 
     if (err == TERN_OK)
-        err = tern_session_open(a->engine.tern, a->engine.pool, &a->engine.ns, MEMBER_CALL_MS,
+        err = tern_session_open(a->engine.tern, a->engine.pool, &a->engine.ns, NULL, MEMBER_CALL_MS,
                                 &a->held[0]);
     return a_answer_of(a, a->engine.tern, err);
 }

@@ -22,7 +22,7 @@ static bool retires_open(struct tenant_a *a)
 {
     return join(a) && member_ok(&a->engine, "opening a session",
                                 tern_session_open(a->engine.tern, a->engine.pool, &a->engine.ns,
-                                                  MEMBER_CALL_MS, &a->held[0]));
+                                                  NULL, MEMBER_CALL_MS, &a->held[0]));
 }
 
 /* The free waits for a step that has not ended. */
@@ -153,8 +153,8 @@ static enum a_answer session_open(struct tenant_a *a)
 {
     enum a_answer answer =
         a_answer_of(a, a->engine.tern,
-                    tern_session_open(a->engine.tern, a->engine.pool, &a->engine.ns, MEMBER_CALL_MS,
-                                      &a->held[a->nheld]));
+                    tern_session_open(a->engine.tern, a->engine.pool, &a->engine.ns, NULL,
+                                      MEMBER_CALL_MS, &a->held[a->nheld]));
 
     a->nheld += answer == A_DONE;
     return answer;

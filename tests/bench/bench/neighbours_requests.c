@@ -26,7 +26,7 @@ static bool sessions_open(struct tenant_a *a)
 
     while (ok && a->nheld < SESSIONS)
         ok = member_ok(&a->engine, "opening a session",
-                       tern_session_open(a->engine.tern, a->engine.pool, &a->engine.ns,
+                       tern_session_open(a->engine.tern, a->engine.pool, &a->engine.ns, NULL,
                                          MEMBER_CALL_MS, &a->held[a->nheld++]));
     return ok;
 }

@@ -169,7 +169,7 @@ static bool ticket_make(struct tenant_a *a)
     struct tern_ticket ticket;
 
     if (!member_ok(&a->engine, "a session",
-                   tern_session_open(t, a->engine.pool, &a->engine.ns, MEMBER_CALL_MS,
+                   tern_session_open(t, a->engine.pool, &a->engine.ns, NULL, MEMBER_CALL_MS,
                                      &holder[a->nheld])) ||
         !member_ok(&a->engine, "a Match",
                    tern_match(t, holder[a->nheld], &list, TERN_STEP_NONE, MEMBER_CALL_MS, &r)) ||

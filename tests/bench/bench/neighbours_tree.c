@@ -18,7 +18,7 @@ static bool join(struct tenant_a *a)
 
 static enum tern_err session_open(struct tenant_a *a, const struct tern_namespace *ns)
 {
-    return tern_session_open(a->engine.tern, a->engine.pool, ns, MEMBER_CALL_MS,
+    return tern_session_open(a->engine.tern, a->engine.pool, ns, NULL, MEMBER_CALL_MS,
                              &a->held[a->nheld]);
 }
 

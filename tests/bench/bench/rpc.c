@@ -250,7 +250,7 @@ static bool measure_exhausted(struct rpc *r, struct engine_op *ops, uint32_t rou
     struct tern_result last;
     double us = 0, unused;
     bool ok = member_ok(&r->engine, "opening a session",
-                        tern_session_open(r->engine.tern, r->engine.pool, &r->engine.ns,
+                        tern_session_open(r->engine.tern, r->engine.pool, &r->engine.ns, NULL,
                                           MEMBER_CALL_MS, &take.session));
 
     give.session = take.session;
@@ -290,7 +290,7 @@ static bool measure_steps(struct rpc *r, uint32_t rounds)
     for (uint32_t i = 0; ok && i < SESSIONS; i++) {
         ops[i] = (struct engine_op){.kind = ENGINE_EXTEND};
         ok = member_ok(&r->engine, "opening a session",
-                       tern_session_open(r->engine.tern, r->engine.pool, &r->engine.ns,
+                       tern_session_open(r->engine.tern, r->engine.pool, &r->engine.ns, NULL,
                                          MEMBER_CALL_MS, &ops[i].session));
     }
     for (uint32_t i = 0; ok && i < rounds; i++)

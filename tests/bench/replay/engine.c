@@ -241,7 +241,7 @@ enum tern_err turn_begin(struct engine *e, struct turn *turn, uint64_t *ret_matc
     enum tern_err err;
 
     turn_clear(turn);
-    err = tern_session_open(e->tern, e->pool, &e->ns, CALL_MS, &turn->session);
+    err = tern_session_open(e->tern, e->pool, &e->ns, NULL, CALL_MS, &turn->session);
     if (err != TERN_OK)
         return err;
     start = clock_ns();

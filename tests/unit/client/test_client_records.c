@@ -361,16 +361,16 @@ TEST(session_open_with_options)
     tern_session s;
 
     start_records(GOOD);
-    assert_ok(tern_session_open(t, 1, &ns, 2000, &s));
+    assert_ok(tern_session_open(t, 1, &ns, NULL, 2000, &s));
     assert_false(d.has_options);
-    assert_ok(tern_session_open_with(t, 1, &ns, NULL, 2000, &s));
+    assert_ok(tern_session_open(t, 1, &ns, &(struct tern_session_options){0}, 2000, &s));
     assert_false(d.has_options);
-    assert_ok(tern_session_open_with(t, 1, &ns, &options, 2000, &s));
+    assert_ok(tern_session_open(t, 1, &ns, &options, 2000, &s));
     assert_int_equal(s, 3);
     assert_int_equal(d.blobs_kept, 5);
     assert_false(d.merging);
     options = (struct tern_session_options){.merging = true};
-    assert_ok(tern_session_open_with(t, 1, &ns, &options, 2000, &s));
+    assert_ok(tern_session_open(t, 1, &ns, &options, 2000, &s));
     assert_int_equal(d.blobs_kept, 0);
     assert_true(d.merging);
 }

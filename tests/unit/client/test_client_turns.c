@@ -223,7 +223,7 @@ static void begin_in_vain(struct late how)
         tern_session turn = 99;
 
         if (late.open)
-            assert_err(TERN_TIMED_OUT, tern_session_open(t, 7, &ns, i ? 1 : 30, &turn));
+            assert_err(TERN_TIMED_OUT, tern_session_open(t, 7, &ns, NULL, i ? 1 : 30, &turn));
         else
             assert_err(TERN_TIMED_OUT, tern_turn_begin(t, 1, i ? 1 : 30, &turn));
         assert_int_equal(turn, 99);

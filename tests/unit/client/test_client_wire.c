@@ -542,7 +542,7 @@ static uint32_t every_call(void)
     assert_gone(tern_pool_open(t, &layout, 0, &handle, NULL));
     assert_gone(tern_pool_map(t, 1, 0, &mapped));
     assert_gone(tern_pool_close(t, 1, 0));
-    assert_gone(tern_session_open(t, 1, &ns, 0, &handle));
+    assert_gone(tern_session_open(t, 1, &ns, NULL, 0, &handle));
     assert_gone(tern_peek(t, 1, &ns, &list, 0, &depths));
     assert_gone(tern_match(t, 1, &list, 3, 0, &r));
     assert_gone(tern_extend(t, 1, NULL, 0, 64, 0, &r));
