@@ -107,7 +107,7 @@ static const char *why_not(const char *path, enum tern_err err, int number)
     if (err == TERN_INVALID)
         return "the path is too long for a socket: name another by --socket";
     if (err != TERN_DAEMON_LOST)
-        return tern_error_text(NULL);
+        return tern_error_text(NULL, NULL);
     switch (number) {
     case ENOENT:
         return "there is no such socket: is ternd running? Name its admin.socket by --socket or "
@@ -151,7 +151,7 @@ void ctl_refused(struct ctl *ctl, enum tern_err err)
         fail_with(CTL_UNREACHABLE, err,
                   "%s: the daemon closed the connection; its log has the cause", what);
     fail_with(err == TERN_TIMED_OUT ? CTL_UNREACHABLE : CTL_FAILED, err, "%s: %s", what,
-              tern_error_text(ctl->tern));
+              tern_error_text(ctl->tern, NULL));
 }
 
 json_t *ctl_ask_within(struct ctl *ctl, const struct ctl_question *q, enum tern_err *ret_lost)

@@ -118,7 +118,7 @@ static int run_watch(struct ctl *ctl)
 
     ctl_connect(ctl);
     if (tern_subscribe(ctl->tern, NULL, ctl->from, WATCH_COOKIE) != TERN_OK)
-        ctl_fail(CTL_FAILED, "watch: %s", tern_error_text(ctl->tern));
+        ctl_fail(CTL_FAILED, "watch: %s", tern_error_text(ctl->tern, NULL));
     next_answer(ctl, &answer);
     show_begin(ctl, answer.events->next);
     /* A closed pipe or a full disk ends the program, because further output is lost. */

@@ -42,7 +42,7 @@ static void must(struct engine *e, enum tern_err err, const char *doing)
     if (err == TERN_OK)
         return;
     fprintf(stderr, "tiny_engine: %s: %s\n", doing,
-            e->tern ? tern_error_text(e->tern) : tern_strerror(err));
+            e->tern ? tern_error_text(e->tern, NULL) : tern_strerror(err));
     exit(1);
 }
 
@@ -108,7 +108,7 @@ static void start(struct engine *e, const char *socket)
 
     if (err != TERN_OK) {
         fprintf(stderr, "tiny_engine: %s: %s. Is ternd running, and is this a tenant's socket?\n",
-                socket, tern_error_text(NULL));
+                socket, tern_error_text(NULL, NULL));
         exit(1);
     }
     /* This one process is the scheduler and the only rank. With more ranks each process joins for

@@ -27,7 +27,7 @@ static void must(struct host *h, enum tern_err err)
 {
     if (err == TERN_OK)
         return;
-    fprintf(stderr, "%s: %s\n", tern_strerror(err), tern_error_text(h->tern));
+    fprintf(stderr, "%s: %s\n", tern_strerror(err), tern_error_text(h->tern, NULL));
     exit(1);
 }
 

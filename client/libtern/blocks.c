@@ -23,7 +23,7 @@ enum tern_err blocks_not_open(enum tern_err err, const char *text)
 
 const char *tern_blocks_error_text(const struct tern_block_set *set)
 {
-    return set ? tern_error_text(set->t) : open_text;
+    return set ? tern_error_text(set->t, NULL) : open_text;
 }
 
 /* ---- opening ---- */
@@ -177,7 +177,7 @@ enum tern_err tern_blocks_open(const char *socket_path, const struct tern_block_
         goto out;
     err = tern_connect(socket_path, blocks_left_ms(deadline_ns), &set->t);
     if (err != TERN_OK) {
-        blocks_not_open(err, tern_error_text(NULL));
+        blocks_not_open(err, tern_error_text(NULL, NULL));
         goto out;
     }
     err = begin(set, config, deadline_ns);
@@ -185,7 +185,7 @@ enum tern_err tern_blocks_open(const char *socket_path, const struct tern_block_
         *ret = set;
         return TERN_OK;
     }
-    blocks_not_open(err, tern_error_text(set->t));
+    blocks_not_open(err, tern_error_text(set->t, NULL));
 out:
     tern_blocks_close(set);
     return err;

@@ -25,7 +25,7 @@ static void is_stored(struct put *p, uint32_t at)
 
 static void refused_by(struct put *p, const struct tern_result *results, uint32_t i)
 {
-    p->refused = set_error(p->set->t, results[i].err, tern_result_text(p->set->t, i));
+    p->refused = set_error(p->set->t, results[i].err, tern_error_text(p->set->t, &results[i]));
 }
 
 static const struct tern_page no_page;

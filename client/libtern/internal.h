@@ -134,7 +134,7 @@ struct tern {
                                     answer that tern_poll returned last; as many behind them of a
                                     lease's Step that is answered during a batch */
     struct asked *asked;         /* as many: the operations of these results */
-    uint32_t nresults;           /* results that tern_result_text accepts */
+    uint32_t nresults;           /* results of a batch, for tern_error_text */
     char *json; /* answer to the last tern_stats or tern_admin; grows up to TERN_ADMIN_JSON_MAX */
     size_t json_cap;
     char text[QUICK_TEXT_MAX], words[QUICK_TEXT_MAX]; /* words: text of one result */
@@ -307,6 +307,8 @@ enum tern_err said(struct tern *t, const struct asked *a, const struct tern_resu
 /* Writes that rule alone, for a caller that reports the numbers in a sentence of its own; else the
  * meaning of the error. */
 void words_why(const struct asked *a, const struct tern_result *r, char ret[WORDS_WHY_MAX]);
+/* Returns what tern_error_text does for a connection. */
+const char *error_text(struct tern *t, const struct tern_result *result);
 /* Appends to the daemon's text which handle is GONE. */
 void say_handle(struct tern *t, tern_session s);
 /* Sets t->text for an answer to a Retract without a text: numbers of pages give more detail than

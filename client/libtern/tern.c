@@ -28,11 +28,11 @@ const char *tern_version(void)
 /* A connection that could not be made has no object to keep its error text. */
 static _Thread_local char connect_text[QUICK_TEXT_MAX];
 
-const char *tern_error_text(const struct tern *t)
+const char *tern_error_text(struct tern *t, const struct tern_result *result)
 {
     const char *refused = t ? use_refused(t) : NULL;
 
-    return refused ? refused : t ? t->text : connect_text;
+    return refused ? refused : t ? error_text(t, result) : connect_text;
 }
 
 uint64_t tern_incarnation(const struct tern *t)

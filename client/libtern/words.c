@@ -250,25 +250,37 @@ enum tern_err said_retracted(struct tern *t, enum tern_err err, const struct ter
     return err;
 }
 
-void tern_error_numbers(const struct tern *t, uint64_t ret[2])
+/* Returns true if `result` lies in the results of a batch; *ret_i is its index. */
+static bool of_batch(const struct tern *t, const struct tern_result *result, size_t *ret_i)
 {
-    for (uint32_t i = 0; i < 2; i++)
-        ret[i] = t->text[0] ? t->store.numbers[i] : 0;
+    *ret_i = ((uintptr_t)result - (uintptr_t)t->results) / sizeof *result;
+    return t->nresults > 0 && *ret_i < QUICK_ANSWERS_MAX * TERN_BATCH_OPS_MAX;
 }
 
-void tern_result_numbers(struct tern *t, uint32_t i, uint64_t ret[2])
+void tern_error_numbers(const struct tern *t, const struct tern_result *result, uint64_t ret[2])
 {
+    size_t i;
+
+    if (!of_batch(t, result, &i)) {
+        for (i = 0; i < 2; i++)
+            ret[i] = t->text[0] ? t->store.numbers[i] : 0;
+        return;
+    }
     ret[0] = ret[1] = 0;
     if (i < t->nresults)
-        quick_numbers(&t->store, i, ret);
+        quick_numbers(&t->store, (uint32_t)i, ret);
 }
 
-const char *tern_result_text(struct tern *t, uint32_t i)
+const char *error_text(struct tern *t, const struct tern_result *result)
 {
-    if (i >= t->nresults || t->results[i].err == TERN_OK)
+    size_t i;
+
+    if (!of_batch(t, result, &i))
+        return t->text;
+    if (i >= t->nresults || result->err == TERN_OK)
         return "";
-    if (t->store.text_at[i] && !numbers_say_more(&t->asked[i], &t->results[i]))
+    if (t->store.text_at[i] && !numbers_say_more(&t->asked[i], result))
         return t->store.texts + t->store.text_at[i];
-    words_of(&t->asked[i], &t->results[i], t->words);
+    words_of(&t->asked[i], result, t->words);
     return t->words;
 }

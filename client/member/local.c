@@ -31,7 +31,7 @@ static bool connected(struct local *l)
     err = tern_connect(l->socket, l->deadline_ms, &l->tern);
     if (err == TERN_OK)
         return true;
-    why_is(l, err == TERN_DAEMON_LOST && errno ? strerror(errno) : tern_error_text(NULL));
+    why_is(l, err == TERN_DAEMON_LOST && errno ? strerror(errno) : tern_error_text(NULL, NULL));
     l->tern = NULL;
     return false;
 }
@@ -58,7 +58,7 @@ static bool ask(struct local *l, const struct question *q, json_t **ret)
         return ask(l, q, ret);
     }
     if (err != TERN_OK) {
-        why_is(l, tern_error_text(l->tern));
+        why_is(l, tern_error_text(l->tern, NULL));
         if (err == TERN_DAEMON_LOST || err == TERN_TIMED_OUT)
             local_end(l);
         return false;

@@ -155,7 +155,7 @@ static bool settle(struct bench *b, uint32_t most, struct sample *ret)
             return true;
         sleep_ms(1);
     }
-    return fails("status", tern_error_text(b->admin));
+    return fails("status", tern_error_text(b->admin, NULL));
 }
 
 /* Checks what another session would find of session 0's first PEEK_TURNS turns: HISTORY always; a
@@ -180,7 +180,7 @@ static bool leaves_nothing(struct bench *b, uint32_t sessions, struct curve *ret
         if (engine_end(&b->session[i]) != TERN_OK)
             return fails("closing a session", engine_why(&b->e));
     if (!admin_empty(b->admin, b->e.pool, SETTLE_MS, &s))
-        return fails("evicting", tern_error_text(b->admin));
+        return fails("evicting", tern_error_text(b->admin, NULL));
     ret->leaked = (uint32_t)(s.pages.total - s.pages.free);
     return true;
 }

@@ -331,12 +331,12 @@ static void c_use(struct engine *c)
     uint32_t n;
 
     if (!engine_map(c)) {
-        violation("C cannot map the pool that it got: %s", tern_error_text(c->tern[0]));
+        violation("C cannot map the pool that it got: %s", tern_error_text(c->tern[0], NULL));
         return;
     }
     n = take_pages(c, 7, HELD_MAX, pages, NULL, &s); /* A's commits are evicted for these */
     if (n < A_BYTES / c->page_bytes * 9 / 10)
-        violation("C got %u pages only: %s", n, tern_error_text(c->tern[0]));
+        violation("C got %u pages only: %s", n, tern_error_text(c->tern[0], NULL));
     fill(c, pages, n, tag);
     usleep(5000);
     if (damaged(c, pages, n, tag))
@@ -379,7 +379,7 @@ static _Noreturn void observer(void)
 
     if (!engine_join(&b, "b") ||
         tern_pool_open(b.tern[0], &layout, 5000, &b.handle, NULL) != TERN_OK || !engine_map(&b)) {
-        violation("B cannot start: %s", b.tern[0] ? tern_error_text(b.tern[0]) : tenant);
+        violation("B cannot start: %s", b.tern[0] ? tern_error_text(b.tern[0], NULL) : tenant);
         _exit(1);
     }
     while (atomic_load(&sh->phase) != QUIT) {
@@ -403,7 +403,7 @@ static int64_t in_use(struct tern *admin, uint64_t pool)
     struct daemon_status s = {0};
 
     if (!admin_status(admin, pool, &s))
-        violation("status: %s", tern_error_text(admin));
+        violation("status: %s", tern_error_text(admin, NULL));
     return pool && s.pages.total == 0 ? -1 : (int64_t)(s.pages.total - s.pages.free);
 }
 

@@ -33,7 +33,7 @@
     do {                                                                                           \
         enum tern_err err_ = (expr);                                                               \
         if (err_ != TERN_OK)                                                                       \
-            fail_msg("%s: %s: %s", #expr, err_name(err_), tern_error_text(t));                     \
+            fail_msg("%s: %s: %s", #expr, err_name(err_), tern_error_text(t, NULL));               \
     } while (0)
 
 /* The daemon closes connection `fd` within `ms`, whatever it sends before. */

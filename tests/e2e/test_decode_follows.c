@@ -239,7 +239,7 @@ TEST(y4_whatever_ends_it_what_has_come_stays_and_the_rest_is_free)
             wait_above(&w, w.to.len.written);
         it_ends(&w, how);
         r = answered(&w, 1);
-        snprintf(why, sizeof why, "%s", tern_error_text(w.b.tern));
+        snprintf(why, sizeof why, "%s", tern_error_text(w.b.tern, NULL));
         assert_string_equal(tern_strerror(r.err), tern_strerror(errs[how]));
         assert_int_equal(r.lengths.committed, 3 * CHUNK);
         assert_int_equal(engine_wrong(&w.to, 3 * CHUNK), 0);

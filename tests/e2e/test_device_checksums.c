@@ -287,8 +287,8 @@ TEST(device_checksums_that_fail_are_computed_by_the_daemon)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         in.let_fail(rows[i].call, rows[i].nth, CUDA_ERROR_OUT_OF_MEMORY);
         if (bring(&s, PAGES, e.step + 1) != rows[i].want ||
-            !strstr(tern_error_text(e.tern), rows[i].call))
-            fail_msg("%s: %s", rows[i].call, tern_error_text(e.tern));
+            !strstr(tern_error_text(e.tern, NULL), rows[i].call))
+            fail_msg("%s: %s", rows[i].call, tern_error_text(e.tern, NULL));
     }
     assert_ok(e.tern, bring(&s, PAGES, e.step + 1));
     in.let_fail("cuLaunchKernel", 2, CUDA_ERROR_OUT_OF_MEMORY);
@@ -318,13 +318,13 @@ TEST(device_checksums_say_what_they_need)
     of.page_bytes = RIG_PAGE;
     of.units = UNITS + 1;
     assert_err(TERN_UNSUPPORTED, tern_checksums_on_stream(e.map, &of, stream));
-    assert_non_null(strstr(tern_error_text(e.tern), "sums_per_page"));
+    assert_non_null(strstr(tern_error_text(e.tern, NULL), "sums_per_page"));
     assert_err(TERN_INVALID, bring(&s, PAGES, TERN_STEP_NONE));
     assert_ok(e.tern, tern_done_step_on_stream(e.map, ++e.step, stream, NULL));
     assert_err(TERN_INVALID, bring(&s, PAGES, e.step));
     setenv("STANDIN_CUDA_KERNELS", "0", 1);
     assert_err(TERN_UNSUPPORTED, bring(&s, PAGES, e.step + 1));
-    assert_non_null(strstr(tern_error_text(e.tern), "CUDA_ERROR_NO_BINARY_FOR_GPU"));
+    assert_non_null(strstr(tern_error_text(e.tern, NULL), "CUDA_ERROR_NO_BINARY_FOR_GPU"));
     unsetenv("STANDIN_CUDA_KERNELS");
     in.capture(stream, 1);
     assert_err(TERN_INVALID, bring(&s, PAGES, e.step + 1));

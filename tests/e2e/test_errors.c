@@ -33,7 +33,7 @@ static void provoked(struct tern *t, enum tern_err want, enum tern_err got, cons
 {
     assert_string_equal(err_name(got), err_name(want));
     if (t && want != TERN_OK)
-        assert_string_not_equal(tern_error_text(t), "");
+        assert_string_not_equal(tern_error_text(t, NULL), "");
     how[want] = by;
 }
 
@@ -90,7 +90,7 @@ TEST(err_invalid)
     assert_ok(e.tern, engine_extend(&s, 2 * TOKENS, 2 * TOKENS));
     provoked(e.tern, TERN_INVALID, engine_commit(&s, TOKENS + 3), "a commit within a chunk");
     assert_non_null(
-        strstr(tern_error_text(e.tern), "depth 67 is not a multiple of 64: use 64 or 128"));
+        strstr(tern_error_text(e.tern, NULL), "depth 67 is not a multiple of 64: use 64 or 128"));
     close_session(&s);
 }
 
@@ -296,8 +296,8 @@ TEST(an_admin_argument_that_is_wrong_is_named)
         const char *arg = wrong[i].arg;
 
         assert_int_equal(tern_admin(admin, wrong[i].command, &arg, 1, 0, &json), TERN_INVALID);
-        if (!strstr(tern_error_text(admin), wrong[i].named))
-            fail_msg("%s %s: %s", wrong[i].command, arg, tern_error_text(admin));
+        if (!strstr(tern_error_text(admin, NULL), wrong[i].named))
+            fail_msg("%s %s: %s", wrong[i].command, arg, tern_error_text(admin, NULL));
     }
     assert_true(admin_status(admin, e.pool, &after));
     assert_int_equal(after.pages.snapshot, before.pages.snapshot);
@@ -350,7 +350,8 @@ TEST(a_refusal_names_what_is_wrong)
             tern_pool_open(e.tern, &layout, 0, &other, NULL));
     refused("whole token list", tern_peek(e.tern, e.pool, &e.ns, &list, 0, &depths));
     assert_err(TERN_TIMED_OUT, tern_wait_published(e.tern, 123456, 10));
-    assert_non_null(strstr(tern_error_text(e.tern), "not every rank has published step 123456"));
+    assert_non_null(
+        strstr(tern_error_text(e.tern, NULL), "not every rank has published step 123456"));
 }
 
 /* Whatever is wrong with the second group, the text has its name, or its number if it has no

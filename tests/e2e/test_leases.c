@@ -279,7 +279,7 @@ TEST(e6_refusal_that_comes_late_is_told_and_nothing_is_lost)
     assert_int_equal(tern_lease_extend(d.lease, d.at[0], d.s[2].tokens, 0, PROMPT + 1, PROMPT + 41,
                                        &runs, &nruns),
                      TERN_GONE);
-    assert_true(strlen(tern_error_text(d.e.tern)) > 0);
+    assert_true(strlen(tern_error_text(d.e.tern, NULL)) > 0);
     assert_ok(d.e.tern,
               tern_lease_commit(d.lease, d.at[2], L + 1, TERN_STEP_NONE)); /* it continues */
     assert_ok(d.e.tern, tern_lease_submit(d.lease, 0));

@@ -100,14 +100,15 @@ static void fetches_are_refused_in_words(const struct daemon *d, const struct en
                           &(struct tern_fetch){
                               .peer = options[0].node, .at_least = 1000, .step = TERN_STEP_NONE},
                           RIG_WAIT_MS, &r));
-    assert_non_null(strstr(tern_error_text(b->tern), "at_least is 1000 tokens"));
-    assert_non_null(strstr(tern_error_text(b->tern), "have only 128: "));
+    assert_non_null(strstr(tern_error_text(b->tern, NULL), "at_least is 1000 tokens"));
+    assert_non_null(strstr(tern_error_text(b->tern, NULL), "have only 128: "));
     assert_err(TERN_INVALID,
                tern_fetch(b->tern, s->id,
                           &(struct tern_fetch){.peer = "nobody", .step = TERN_STEP_NONE},
                           RIG_WAIT_MS, &r));
-    assert_non_null(strstr(tern_error_text(b->tern), "no such peer is configured: 'nobody'; there "
-                                                     "are the-prefill-host-of-rack-7"));
+    assert_non_null(strstr(tern_error_text(b->tern, NULL),
+                           "no such peer is configured: 'nobody'; there "
+                           "are the-prefill-host-of-rack-7"));
     snprintf(arguments, sizeof arguments, "--socket %s status", d->admin);
     status = rig_ctl(arguments);
     refusals = json_object_get(status, "refusals");

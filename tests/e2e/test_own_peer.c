@@ -170,7 +170,7 @@ TEST(own_ticket_for_another_pool_is_refused_without_own_peer)
     start_anew(port_free(), 0);
     ticket = hand_over();
     assert_int_equal(fetched(&to, &ticket, &r), TERN_UNSUPPORTED);
-    assert_non_null(strstr(tern_error_text(decode.tern), "among its own `peers`"));
+    assert_non_null(strstr(tern_error_text(decode.tern, NULL), "among its own `peers`"));
     assert_ok(prefill.tern, tern_ticket_drop(prefill.tern, ticket.text, RIG_WAIT_MS));
     assert_ok(decode.tern, engine_end(&to));
 }

@@ -405,8 +405,9 @@ TEST(protocol_connections_above_the_limit_are_refused)
         assert_int_equal(rig_status(&answer), TERN_QUOTA);
         assert_closed_at_once(extra);
         assert_int_equal(tern_connect(rig.socket, RIG_WAIT_MS, &t), TERN_QUOTA);
-        assert_string_equal(tern_error_text(NULL), "tenant t0 has 24 connections, and may have no "
-                                                   "more: close one, or raise its conns_max");
+        assert_string_equal(tern_error_text(NULL, NULL),
+                            "tenant t0 has 24 connections, and may have no "
+                            "more: close one, or raise its conns_max");
         for (int i = 0; i < n; i++)
             assert_true(rig_ping(fds[i], 2, RIG_WAIT_MS));
         others_are_served();
@@ -431,7 +432,8 @@ TEST(protocol_operators_above_the_limit_are_told_and_counted)
         assert_int_equal(tern_connect(rig.admin, RIG_WAIT_MS, &admin[i]), TERN_OK);
     for (unsigned i = 1; i <= 3; i++) {
         assert_int_equal(tern_connect(rig.admin, RIG_WAIT_MS, &admin[16]), TERN_BUSY);
-        assert_non_null(strstr(tern_error_text(NULL), "operators are connected, the maximum"));
+        assert_non_null(
+            strstr(tern_error_text(NULL, NULL), "operators are connected, the maximum"));
         assert_int_equal(rig_figure(admin[0], "status", "conns_refused"), before + i);
     }
     for (int i = 0; i < 16; i++)

@@ -247,7 +247,7 @@ static enum tern_err back_to(tern_session s, uint32_t length, struct tern_record
     err = tern_records_rollback(own.m, turn, tokens, length, TERN_STEP_NONE, RIG_WAIT_MS, ret);
     if (err == TERN_INVALID)
         assert_non_null(
-            strstr(tern_error_text(own.t), "goes behind the records whose blobs are kept"));
+            strstr(tern_error_text(own.t, NULL), "goes behind the records whose blobs are kept"));
     ended(&own, turn);
     return err;
 }
@@ -348,7 +348,7 @@ static void assert_malformed(tern_session turn, enum tern_record_part part, cons
     assert_int_equal(r.part, part);
     assert_int_equal(r.index, index);
     snprintf(text, sizeof text, "%s %u of", words, index);
-    assert_non_null(strstr(tern_error_text(own.t), text));
+    assert_non_null(strstr(tern_error_text(own.t, NULL), text));
     assert_ok(own.t, tern_record_get(own.m, turn, 0, NULL, 0, RIG_WAIT_MS, &n, &records));
     assert_int_equal(records, 0);
 }
@@ -382,7 +382,7 @@ TEST(a_repeated_put_or_append_stores_nothing_twice)
 
     assert_ok(own.t, append(&own, turn, 0, TURN_TOKENS, &r));
     assert_err(TERN_INVALID, tern_record_put(own.m, turn, RIG_WAIT_MS, &r));
-    assert_non_null(strstr(tern_error_text(own.t), "no record is prepared"));
+    assert_non_null(strstr(tern_error_text(own.t, NULL), "no record is prepared"));
     assert_err(TERN_CONFLICT, append(&own, turn, 0, TURN_TOKENS, &r));
     assert_ok(own.t, tern_record_get(own.m, turn, 0, NULL, 0, RIG_WAIT_MS, &n, &records));
     assert_int_equal(records, 1);
@@ -421,7 +421,7 @@ TEST(records_belong_to_a_turn)
     assert_int_equal(r.records, 0);
     assert_err(TERN_MALFORMED,
                tern_record_prepare(own.m, begun(&own, s), 5, 4, NULL, 0, RIG_WAIT_MS, &at));
-    assert_non_null(strstr(tern_error_text(own.t), "or none at all"));
+    assert_non_null(strstr(tern_error_text(own.t, NULL), "or none at all"));
 }
 
 /* ---- their memory ---- */
@@ -554,5 +554,5 @@ TEST_WITH(a_tenant_without_record_memory_is_told_so, start_without, stop)
     assert_err(TERN_INVALID, tern_records_map(own.t, 0, &own.m)); /* it has joined no engine */
     assert_ok(own.t, tern_join(own.t, "chat", TERN_BOTH, 0, 1, 0));
     assert_err(TERN_UNSUPPORTED, tern_records_map(own.t, 0, &own.m));
-    assert_non_null(strstr(tern_error_text(own.t), "set its record_memory"));
+    assert_non_null(strstr(tern_error_text(own.t, NULL), "set its record_memory"));
 }

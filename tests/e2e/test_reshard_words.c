@@ -329,8 +329,8 @@ TEST(y4_follow_goes_to_a_pool_of_other_page_tokens)
 
 static void assert_said(struct tern *t, const char *words)
 {
-    if (!strstr(tern_error_text(t), words))
-        fail_msg("'%s' does not say '%s'", tern_error_text(t), words);
+    if (!strstr(tern_error_text(t, NULL), words))
+        fail_msg("'%s' does not say '%s'", tern_error_text(t, NULL), words);
 }
 
 TEST(n3_pools_that_do_not_fit_are_refused_by_name)

@@ -101,7 +101,7 @@ static json_t *asked(const char *command, const char *arg)
     json_t *root = admin_ask(admin, command, arg);
 
     if (!root)
-        fail_msg("%s: %s", command, tern_error_text(admin));
+        fail_msg("%s: %s", command, tern_error_text(admin, NULL));
     return root;
 }
 

@@ -176,7 +176,7 @@ static void compare(const struct engine_session *k, const struct space *of)
 static bool lives(const struct engine *of, const char *what, enum tern_err err)
 {
     if (err != TERN_OK && err != TERN_DAEMON_LOST)
-        fail_msg("%s: %s: %s", what, err_name(err), tern_error_text(of->tern));
+        fail_msg("%s: %s: %s", what, err_name(err), tern_error_text(of->tern, NULL));
     return err == TERN_OK;
 }
 

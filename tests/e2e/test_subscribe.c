@@ -102,7 +102,7 @@ static void refused(struct tern *t, enum tern_err want, uint64_t from, uint64_t 
 
     assert_err(want, a.err);
     assert_null(a.events);
-    assert_string_not_equal(tern_error_text(t), "");
+    assert_string_not_equal(tern_error_text(t, NULL), "");
 }
 
 /* The next n changes, received or lost, in order. */
@@ -402,7 +402,7 @@ static void tokens_denied(const char *path)
     assert_ok(t, tern_subscribe_tokens(t, NULL, 0, 1));
     assert_ok(t, answer_wait(t, RIG_WAIT_MS, &a));
     assert_err(TERN_DENIED, a.err);
-    assert_non_null(strstr(tern_error_text(t), "events_tokens: true"));
+    assert_non_null(strstr(tern_error_text(t, NULL), "events_tokens: true"));
     assert_ok(t, tern_ping(t, 0));
     tern_destroy(t);
 }

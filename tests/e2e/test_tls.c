@@ -606,7 +606,7 @@ TEST(tls_reload_keeps_links_and_bad_files_change_nothing)
     kill(rig.pid, SIGHUP);
     assert_true(rig_log_has(&rig, "event=reload_failed", RIG_WAIT_MS));
     assert_null(admin_ask(admin, "reload", NULL)); /* and the operator gets the reason */
-    assert_non_null(strstr(tern_error_text(admin), "live.pem"));
+    assert_non_null(strstr(tern_error_text(admin, NULL), "live.pem"));
     assert_true(server_is_of("ca.pem"));
     live("evil"); /* of another CA: it still has our name */
     kill(rig.pid, SIGHUP);

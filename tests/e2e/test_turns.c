@@ -181,7 +181,7 @@ static void assert_contender_is_busy(struct tern *by)
     assert_err(TERN_BUSY, tern_turn_begin(by, own, RIG_WAIT_MS, &turn));
     assert_err(TERN_BUSY, tern_match(by, own, &list, TERN_STEP_NONE, RIG_WAIT_MS, &r));
     assert_err(TERN_BUSY, tern_extend(by, own, NULL, 0, 4 * L, RIG_WAIT_MS, &r));
-    assert_non_null(strstr(tern_error_text(by), "a turn of this session is in flight"));
+    assert_non_null(strstr(tern_error_text(by, NULL), "a turn of this session is in flight"));
 }
 
 TEST(m_f_three_contenders_are_busy_until_the_turn_ends)

@@ -65,7 +65,7 @@ void engine_close(struct engine *e)
 
 const char *engine_why(const struct engine *e)
 {
-    return tern_error_text(e->tern);
+    return tern_error_text(e->tern, NULL);
 }
 
 uint8_t *engine_page(const struct engine *e, uint32_t group, uint32_t index)

@@ -114,19 +114,25 @@ TERN_API const char *tern_strerror(enum tern_err err);
 TERN_API enum tern_err_category tern_category(enum tern_err err);
 /* Returns the version of the library, such as "0.1.0". */
 TERN_API const char *tern_version(void);
-/* Returns the text of the last call's error on this connection: the cause and what to do; "" after
- * a success. With NULL: the text of this thread's last tern_connect. The text is borrowed until the
- * next call. */
-TERN_API const char *tern_error_text(const struct tern *t);
-/* Returns the numbers in the text that tern_error_text returns, in the order of the text, if a
- * daemon refused the request and named numbers; else 0. With QUOTA for a request that never fits:
- * the amount needed, and the most that there can be. */
-TERN_API void tern_error_numbers(const struct tern *t, uint64_t ret[2]);
+struct tern_result; /* tern_session.h */
+
+/* Returns the text of an error: the cause and what to do; "" if there is none. With result NULL,
+ * the error of the last call on this connection. With a result of a batch, the error of that
+ * operation: it is the batch that was run last, or the one whose answer tern_poll returned last.
+ * Any other result stands for NULL; after tern_poll that is the answer which it returned. With t
+ * NULL, the error of this thread's last tern_connect. The text is borrowed until the next call. */
+TERN_API const char *tern_error_text(struct tern *t, const struct tern_result *result);
+/* Sets ret[0] and ret[1] to the numbers in the text that tern_error_text returns for the same
+ * arguments, in the order of the text, if a daemon refused the request and named numbers; else to
+ * 0. With QUOTA for a request that never fits: the amount needed, and the most that there can be.
+ * `t` is not NULL. */
+TERN_API void tern_error_numbers(const struct tern *t, const struct tern_result *result,
+                                 uint64_t ret[2]);
 
 /* ---- connecting ---- */
 
 /* Connects to a tenant's socket and agrees on a protocol version. *ret is owned by the caller; end
- * it with tern_destroy. tern_error_text(NULL) has the text of the error.
+ * it with tern_destroy. tern_error_text(NULL, NULL) has the text of the error.
  *   DAEMON_LOST  No daemon listens on the socket, or the socket's mode forbids the connection;
  *                errno has the cause.
  *   UNSUPPORTED  The daemon and the library have no version in common. Update the older one.

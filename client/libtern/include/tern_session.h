@@ -346,22 +346,15 @@ TERN_API enum tern_err tern_batch_session_close(struct tern_batch *b, tern_sessi
 /* Makes the last added operation a barrier: if it fails, later operations are not tried. */
 TERN_API void tern_batch_barrier(struct tern_batch *b);
 /* Runs all operations of the batch. The call returns OK when the daemon has answered; each
- * (*ret_results)[i] has the err of its operation, and tern_result_text(t, i) the reason. *ret_done:
- * the number of operations tried, which is also the number of results; they are borrowed until the
- * next call on the connection. Afterwards the batch is empty, also if no answer arrived; but if
- * nothing was sent, the batch is unchanged.
+ * (*ret_results)[i] has the err of its operation, and tern_error_text returns the reason for a
+ * pointer to it. *ret_done: the number of operations tried, which is also the number of results;
+ * they are borrowed until the next call on the connection. Afterwards the batch is empty, also if
+ * no answer arrived; but if nothing was sent, the batch is unchanged.
  *   INVALID         The batch has no operation.
  *   CONFLICT, BUSY  One of its sessions was added to a lease after its operation was added. Nothing
  *                   was sent: remove the session from the lease, or clear the batch. */
 TERN_API enum tern_err tern_batch_run(struct tern_batch *b, uint32_t deadline_ms,
                                       const struct tern_result **ret_results, uint32_t *ret_done);
-/* Returns the text of result i of a batch: the request, what the session has, and what to do. It is
- * the batch that was run last, or the one whose answer tern_poll returned last. "" if the result is
- * OK or does not exist. (For the answer to any other submitted request tern_error_text has the text
- * after tern_poll.) Borrowed until the next call on the connection. */
-TERN_API const char *tern_result_text(struct tern *t, uint32_t i);
-/* Sets ret[0] and ret[1] to the numbers of that result's text, as tern_error_numbers does. */
-TERN_API void tern_result_numbers(struct tern *t, uint32_t i, uint64_t ret[2]);
 
 /* ---- retract and recover: a session releases its device pages and gets them back later ---- */
 

@@ -391,8 +391,8 @@ _KEYS, _VALUES, _MARKS = ct.POINTER(BlockKey), ct.POINTER(BlockValue), ct.POINTE
 _CALLS: dict[str, tuple[object, list[object]]] = {
     "tern_strerror": (_S, [ct.c_int]),
     "tern_version": (_S, []),
-    "tern_error_text": (_S, [_P]),
-    "tern_error_numbers": (None, [_P, ct.POINTER(u64)]),
+    "tern_error_text": (_S, [_P, _RESULT]),
+    "tern_error_numbers": (None, [_P, _RESULT, ct.POINTER(u64)]),
     "tern_connect": (ct.c_int, [_S, u32, ct.POINTER(_P)]),
     "tern_destroy": (None, [_P]),
     "tern_incarnation": (u64, [_P]),
@@ -444,8 +444,6 @@ _CALLS: dict[str, tuple[object, list[object]]] = {
     "tern_batch_barrier": (None, [_P]),
     "tern_batch_run": (ct.c_int, [_P, u32, ct.POINTER(_RESULT), ct.POINTER(u32)]),
     "tern_batch_submit": (ct.c_int, [_P, u64]),
-    "tern_result_text": (_S, [_P, u32]),
-    "tern_result_numbers": (None, [_P, u32, ct.POINTER(u64)]),
     "tern_lease_begin": (
         ct.c_int,
         [_P, u64, ct.POINTER(Layout), ct.POINTER(LeaseMarks), u32, ct.POINTER(_P)],

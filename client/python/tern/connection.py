@@ -123,7 +123,7 @@ class Connection:
         self._records: ct.c_void_p | None = None  # the tenant's record memory; None: not mapped yet
         err = lib.tern_connect(encoded("path", path), milliseconds(deadline_ms), ct.byref(pointer))
         if err:
-            raise error_of(err, f"{path}: {lib.tern_error_text(None).decode()}")
+            raise error_of(err, f"{path}: {lib.tern_error_text(None, None).decode()}")
         self._handle = Handle(pointer)
 
     def __enter__(self) -> Connection:
@@ -167,12 +167,12 @@ class Connection:
         return self._records
 
     def _text(self) -> str:
-        return str(lib.tern_error_text(self._p).decode())
+        return str(lib.tern_error_text(self._p, None).decode())
 
     def _numbered(self, error: TernError) -> TernError:
         """Returns `error` with the numbers of the last answer's text."""
         n = (ct.c_uint64 * 2)()
-        lib.tern_error_numbers(self._p, n)
+        lib.tern_error_numbers(self._p, None, n)
         error.numbers = (n[0], n[1])
         return error
 

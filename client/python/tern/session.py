@@ -811,11 +811,14 @@ class Batch:
         return ops
 
     def _answers(self, ops: list[Op], results: Any, done: int) -> list[Answered]:
-        text, p = lib.tern_result_text, self.connection._p
-        answers = [Answered(results[i], op.session.pool, text(p, i).decode()) for i, op in enumerate(ops[:done])]
+        text, p = lib.tern_error_text, self.connection._p
+        answers = [
+            Answered(results[i], op.session.pool, text(p, ct.byref(results[i])).decode())
+            for i, op in enumerate(ops[:done])
+        ]
         for i, answer in enumerate(answers):
             if answer.error:
                 n = (ct.c_uint64 * 2)()
-                lib.tern_result_numbers(p, i, n)
+                lib.tern_error_numbers(p, ct.byref(results[i]), n)
                 answer.error.numbers = (n[0], n[1])
         return answers

@@ -95,14 +95,15 @@ static void *client_main(void *arg)
     c->ok = err == TERN_OK;
     if (!c->ok)
         fprintf(stderr, "tern-bench: client %u: %s: %s\n", c->number, tern_strerror(err),
-                tern_error_text(c->tern));
+                tern_error_text(c->tern, NULL));
     return NULL;
 }
 
 static bool is_ok(struct tern *t, const char *what, enum tern_err err)
 {
     if (err != TERN_OK)
-        fprintf(stderr, "tern-bench: %s: %s: %s\n", what, tern_strerror(err), tern_error_text(t));
+        fprintf(stderr, "tern-bench: %s: %s: %s\n", what, tern_strerror(err),
+                tern_error_text(t, NULL));
     return err == TERN_OK;
 }
 

@@ -27,15 +27,15 @@ bool a_join(struct tenant_a *a, uint32_t pages)
                         NEIGHBOUR_PAGE_BYTES, pages);
 }
 
-enum a_answer a_answer_of(const struct tenant_a *a, const struct tern *t, enum tern_err err)
+enum a_answer a_answer_of(const struct tenant_a *a, struct tern *t, enum tern_err err)
 {
     if (err == TERN_OK)
         return A_DONE;
     if ((err == TERN_BUSY || err == TERN_QUOTA) && !a->table->costs &&
-        (!a->table->says || strstr(tern_error_text(t), a->table->says)))
+        (!a->table->says || strstr(tern_error_text(t, NULL), a->table->says)))
         return A_REFUSED;
     fprintf(stderr, "tern-bench: tenant A, %s: %s: %s\n", a->table->name, tern_strerror(err),
-            tern_error_text(t));
+            tern_error_text(t, NULL));
     return A_FAILED;
 }
 

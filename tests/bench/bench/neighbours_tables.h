@@ -55,6 +55,6 @@ static inline uint32_t a_per_s(const struct a_table *table)
 /* Joins an engine with a pool of that many pages. */
 bool a_join(struct tenant_a *a, uint32_t pages);
 /* REFUSED: the error names the setting. Any other error is a fault of this program. */
-enum a_answer a_answer_of(const struct tenant_a *a, const struct tern *t, enum tern_err err);
+enum a_answer a_answer_of(const struct tenant_a *a, struct tern *t, enum tern_err err);
 
 #endif

@@ -48,7 +48,7 @@ static void make_turns(struct engine *e)
 /* The text of the daemon's last error; "" if it sent only the error code. */
 static const char *daemon_words(const struct engine *e)
 {
-    return e->tern ? tern_error_text(e->tern) : "";
+    return e->tern ? tern_error_text(e->tern, NULL) : "";
 }
 
 static bool fail(struct engine *e, const char *what, enum tern_err err)

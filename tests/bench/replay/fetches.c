@@ -321,7 +321,7 @@ bool fetches_cut(struct decode *d)
         err = cut(d, turn);
         if (err == TERN_OK)
             continue;
-        engine_says(&d->e, "cutting a fetch short: %s", tern_error_text(d->e.tern));
+        engine_says(&d->e, "cutting a fetch short: %s", tern_error_text(d->e.tern, NULL));
         return false;
     }
     return true;

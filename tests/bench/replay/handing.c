@@ -84,7 +84,7 @@ static bool renew(struct prefill *p, struct turn *turn)
     if (err == TERN_OK)
         stands(turn, ms);
     else if (err != TERN_GONE) /* the decode engine's answer says whether it was fetched */
-        engine_says(&p->e, "renewing a ticket: %s", tern_error_text(p->e.tern));
+        engine_says(&p->e, "renewing a ticket: %s", tern_error_text(p->e.tern, NULL));
     return err == TERN_OK || err == TERN_GONE;
 }
 
@@ -97,7 +97,7 @@ static bool drop(struct prefill *p, struct turn *turn)
         turn->excuse = EXCUSE_DROPPED;
         count(&p->e.board->tickets_dropped, 1);
     } else if (err != TERN_GONE) {
-        engine_says(&p->e, "dropping a ticket: %s", tern_error_text(p->e.tern));
+        engine_says(&p->e, "dropping a ticket: %s", tern_error_text(p->e.tern, NULL));
     }
     return err == TERN_OK || err == TERN_GONE;
 }

@@ -145,7 +145,7 @@ static bool say_written(struct engine *e, struct turn *turn)
         return true;
     err = tern_extend(e->tern, turn->session, NULL, n, 0, CALL_MS, &r);
     if (err != TERN_OK)
-        engine_says(e, "saying that %u tokens are written: %s", n, tern_error_text(e->tern));
+        engine_says(e, "saying that %u tokens are written: %s", n, tern_error_text(e->tern, NULL));
     turn->written = n;
     return err == TERN_OK;
 }
@@ -176,7 +176,7 @@ static enum tern_err retract(struct engine *e, struct turn *turn)
         return TERN_POOL_EXHAUSTED;
     if (err != TERN_OK) {
         if (err != TERN_POOL_EXHAUSTED)
-            engine_says(e, "a retract: %s", tern_error_text(e->tern));
+            engine_says(e, "a retract: %s", tern_error_text(e->tern, NULL));
         return err;
     }
     count(e->counts.retracts, 1);

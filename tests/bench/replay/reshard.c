@@ -87,7 +87,8 @@ struct cell {
 static bool failed(struct cell *c, const char *what, struct tern *t, enum tern_err err)
 {
     c->failed = what;
-    snprintf(c->text, sizeof c->text, "%s: %s", tern_strerror(err), t ? tern_error_text(t) : "");
+    snprintf(c->text, sizeof c->text, "%s: %s", tern_strerror(err),
+             t ? tern_error_text(t, NULL) : "");
     return false;
 }
 

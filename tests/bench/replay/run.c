@@ -120,7 +120,7 @@ static bool open_admin(struct run *r, uint32_t side, const char *path)
 static bool no_status(struct run *r, uint32_t side)
 {
     snprintf(r->why, sizeof r->why, "a daemon answers no status: %s",
-             tern_error_text(r->admin[side]));
+             tern_error_text(r->admin[side], NULL));
     return false;
 }
 
@@ -292,7 +292,7 @@ bool run_play(struct run *r)
         ok = admin_empty(r->admin[i], atomic_load(&r->board->pool[i]), EMPTY_MS, &r->after[i]);
         if (!ok)
             snprintf(r->why, sizeof r->why, "a daemon answers no evict: %s",
-                     tern_error_text(r->admin[i]));
+                     tern_error_text(r->admin[i], NULL));
     }
     if (ok && !admin_tickets(r->admin[0], &r->tickets_after))
         return no_status(r, 0);

@@ -193,7 +193,7 @@ TEST(blocks_pin_that_failed_holds_nothing)
     daemon_has.silent = true;
     assert_err(TERN_TIMED_OUT,
                tern_blocks_pin(set, keys, 2 * BLOCKS_SESSIONS, 2 * LATE_MS, NULL, &pin));
-    assert_non_null(strstr(tern_error_text(t), "the request timed out"));
+    assert_non_null(strstr(tern_error_text(t, NULL), "the request timed out"));
     assert_int_equal(daemon_has.open, BLOCKS_SESSIONS); /* the first ones went unanswered */
     assert_int_equal(set->pinned, BLOCKS_SESSIONS);
     assert_null(set->pins);

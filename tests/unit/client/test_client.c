@@ -33,7 +33,7 @@ static void connect_refused(enum tern_err err, const char *text)
     fake_start(&fake, NULL, NULL);
     assert_err(err, tern_connect(fake.path, 2000, &t));
     assert_null(t);
-    assert_string_equal(tern_error_text(NULL), text);
+    assert_string_equal(tern_error_text(NULL, NULL), text);
     fake_stop(&fake);
 }
 
@@ -54,7 +54,7 @@ TEST(connect_daemon_refuses_its_error)
     connect_refused(TERN_DENIED, tern_strerror(TERN_DENIED));
     fake.hello_err = 0;
     start(NULL, NULL);
-    assert_string_equal(tern_error_text(NULL), "");
+    assert_string_equal(tern_error_text(NULL, NULL), "");
 }
 
 static _Thread_local bool sends_late; /* only after the other side has closed */
@@ -102,7 +102,7 @@ TEST(connect_nobody_listens_peer_lost)
 
     assert_err(TERN_DAEMON_LOST, tern_connect("/tmp/tern-nobody-listens.sock", 100, &t));
     assert_int_equal(errno, ENOENT);
-    assert_string_equal(tern_error_text(NULL),
+    assert_string_equal(tern_error_text(NULL, NULL),
                         "No such file or directory: check that ternd is running "
                         "and that this is its tenant's socket");
     memset(path, 'x', sizeof(path));
@@ -158,7 +158,7 @@ TEST(connect_without_a_descriptor_says_so)
     err = tern_connect("/tmp/tern-nobody-listens.sock", 100, &t);
     setrlimit(RLIMIT_NOFILE, &before);
     assert_err(TERN_INTERNAL, err);
-    assert_string_equal(tern_error_text(NULL), strerror(EMFILE));
+    assert_string_equal(tern_error_text(NULL, NULL), strerror(EMFILE));
 }
 
 static void serve_match_tag_from_session(struct fake *f)
@@ -353,7 +353,7 @@ TEST(match_connection_ends_peer_lost_for_ever)
 
         start(serve_half_then_close, &cut[i]);
         assert_err(TERN_DAEMON_LOST, tern_match(t, 1, &some_tokens, TERN_STEP_NONE, 2000, &r));
-        assert_non_null(strstr(tern_error_text(t), "connect again"));
+        assert_non_null(strstr(tern_error_text(t, NULL), "connect again"));
         assert_err(TERN_DAEMON_LOST, tern_match(t, 1, &some_tokens, TERN_STEP_NONE, 2000, &r));
         assert_err(TERN_DAEMON_LOST, tern_ping(t, 100));
         assert_err(TERN_DAEMON_LOST, tern_submit_match(t, 1, &some_tokens, TERN_STEP_NONE, 1));
@@ -414,14 +414,15 @@ TEST(e4_the_numbers_of_a_refusal_are_fields)
                                      : tern_store(t, 3, 0, 2000, &stored);
 
         assert_err(TERN_QUOTA, err);
-        tern_error_numbers(t, n);
+        tern_error_numbers(t, i == 1 ? &r : NULL, n);
         assert_true(n[0] == 12 && n[1] == MANY);
-        assert_string_equal(tern_error_text(t), "12 of them, of 1099511627776");
+        assert_string_equal(tern_error_text(t, NULL), "12 of them, of 1099511627776");
+        assert_string_equal(tern_error_text(t, &r), "12 of them, of 1099511627776");
         if (i != 1)
             assert_ok(tern_ping(t, 0));
         else
             assert_err(TERN_INVALID, tern_commit(t, 3, 0, 0, 2000, &r)); /* libtern's text */
-        tern_error_numbers(t, n);
+        tern_error_numbers(t, NULL, n);
         assert_true(n[0] == 0 && n[1] == 0);
     }
     assert_ok(tern_batch_create(t, &b));
@@ -429,7 +430,7 @@ TEST(e4_the_numbers_of_a_refusal_are_fields)
     assert_ok(tern_batch_commit(b, 2, 16, 9));
     assert_ok(tern_batch_run(b, 2000, &results, &done));
     for (uint32_t i = 0; i < 3; i++) {
-        tern_result_numbers(t, i, n);
+        tern_error_numbers(t, &results[i], n);
         assert_true(n[0] == (i == 1 ? 12 : 0) && n[1] == (i == 1 ? MANY : 0));
     }
     tern_batch_destroy(b);
@@ -453,13 +454,13 @@ TEST(call_error_answered_text_until_next_success)
 
     start(serve_errors, NULL);
     assert_err(TERN_GONE, tern_match(t, 1, &some_tokens, TERN_STEP_NONE, 2000, &r));
-    assert_string_equal(tern_error_text(t), "that session was closed; the handle is 0x1");
+    assert_string_equal(tern_error_text(t, NULL), "that session was closed; the handle is 0x1");
     assert_err(TERN_GONE, r.err);
     assert_ok(tern_ping(t, 0));
-    assert_string_equal(tern_error_text(t), "");
+    assert_string_equal(tern_error_text(t, NULL), "");
     assert_err(TERN_INTERNAL, tern_match(t, 2, &some_tokens, TERN_STEP_NONE, 2000,
                                          &r)); /* a number of a later version */
-    assert_string_not_equal(tern_error_text(t), "");
+    assert_string_not_equal(tern_error_text(t, NULL), "");
 }
 
 static void serve_json(struct fake *f)
@@ -549,7 +550,7 @@ TEST(fetch_deadline_passes_cancelled_and_forgotten)
     assert_err(
         TERN_TIMED_OUT,
         tern_fetch(t, 5, &(struct tern_fetch){.peer = "source", .step = TERN_STEP_NONE}, 30, &r));
-    assert_non_null(strstr(tern_error_text(t), "tern_recover returns"));
+    assert_non_null(strstr(tern_error_text(t, NULL), "tern_recover returns"));
     assert_ok(tern_ping(t, 2000)); /* drops both late answers on the way */
     assert_int_equal(atomic_load(&cancelled), 1);
 }
@@ -587,7 +588,7 @@ TEST(fetch_deadline_nears_cancelled_and_what_came_is_told)
     assert_err(
         TERN_TIMED_OUT,
         tern_fetch(t, 5, &(struct tern_fetch){.peer = "source", .step = TERN_STEP_NONE}, 1600, &r));
-    assert_non_null(strstr(tern_error_text(t), "the result names them"));
+    assert_non_null(strstr(tern_error_text(t, NULL), "the result names them"));
     assert_err(TERN_TIMED_OUT, r.err);
     assert_told_lengths(&r, 64, 64, 64);
     assert_int_equal(r.tokens, 100);
@@ -624,11 +625,11 @@ TEST(fetch_with_fields_that_exclude_each_other_names_both)
 
         of.step = TERN_STEP_NONE;
         assert_err(TERN_INVALID, tern_fetch(t, 1, &of, 100, &r));
-        assert_non_null(strstr(tern_error_text(t), wrong[i].one));
-        assert_non_null(strstr(tern_error_text(t), wrong[i].other));
+        assert_non_null(strstr(tern_error_text(t, NULL), wrong[i].one));
+        assert_non_null(strstr(tern_error_text(t, NULL), wrong[i].other));
         assert_err(TERN_INVALID, tern_submit_fetch(t, 1, &of, 7));
-        assert_non_null(strstr(tern_error_text(t), wrong[i].one));
-        assert_non_null(strstr(tern_error_text(t), wrong[i].other));
+        assert_non_null(strstr(tern_error_text(t, NULL), wrong[i].one));
+        assert_non_null(strstr(tern_error_text(t, NULL), wrong[i].other));
     }
     /* No field has a default that names a step. */
     assert_err(TERN_INVALID, tern_fetch(t, 1, &(struct tern_fetch){.ticket = "tern1-0"}, 100, &r));
@@ -697,7 +698,7 @@ TEST(call_without_a_step_invalid_without_a_request)
     assert_err(TERN_INVALID, tern_submit_match(t, 1, &some_tokens, 0, 7));
     assert_err(TERN_INVALID, tern_retract(t, 1, TERN_RETRACT_DROP, 0, 100, &away));
     assert_err(TERN_INVALID, tern_rewind(t, 1, 64, 0, 100, &r));
-    assert_non_null(strstr(tern_error_text(t), "TERN_STEP_NONE"));
+    assert_non_null(strstr(tern_error_text(t, NULL), "TERN_STEP_NONE"));
     assert_err(TERN_INVALID, tern_commit(t, 1, 64, 0, 100, &r));
     assert_err(TERN_INVALID, tern_finish(t, 1, 64, 0, 100, &r));
     assert_err(TERN_INVALID, tern_slide(t, 1, 64, 0, 100, &r));
@@ -706,7 +707,7 @@ TEST(call_without_a_step_invalid_without_a_request)
     assert_ok(tern_batch_create(t, &b));
     assert_ok(tern_batch_extend(b, 1, NULL, 0, 64));
     assert_err(TERN_INVALID, tern_batch_rewind(b, 1, 64, 0));
-    assert_non_null(strstr(tern_error_text(t), "TERN_STEP_NONE"));
+    assert_non_null(strstr(tern_error_text(t, NULL), "TERN_STEP_NONE"));
     assert_err(TERN_INVALID, tern_batch_commit(b, 1, 64, 0));
     assert_err(TERN_INVALID, tern_batch_finish(b, 1, 64, 0));
     assert_err(TERN_INVALID, tern_batch_slide(b, 1, 64, 0));
@@ -1004,6 +1005,7 @@ static void serve_step(struct fake *f)
 TEST(batch_operations_have_their_own_results_and_words)
 {
     const struct tern_result *results;
+    struct tern_result other;
     struct tern_answer answer;
     struct tern_batch *b;
     uint32_t done = 0, token = 7;
@@ -1019,12 +1021,14 @@ TEST(batch_operations_have_their_own_results_and_words)
     for (uint32_t i = 0; i < done; i++) {
         assert_err(i == 3 ? TERN_POOL_EXHAUSTED : TERN_OK, results[i].err);
         assert_int_equal(results[i].lengths.written, i);
-        assert_true(i == 3 || tern_result_text(t, i)[0] == '\0');
+        assert_true(i == 3 || tern_error_text(t, &results[i])[0] == '\0');
     }
     assert_int_equal(results[3].shortage.needed, 3);
     assert_true(results[3].shortage.until_step == 1ull << 40);
-    assert_non_null(strstr(tern_result_text(t, 3), "tern_extend: group 0 needs 3 pages"));
-    assert_string_equal(tern_result_text(t, done), "");
+    assert_non_null(strstr(tern_error_text(t, &results[3]), "tern_extend: group 0 needs 3 pages"));
+    assert_string_equal(tern_error_text(t, &results[done]), "");
+    other = results[3];
+    assert_string_equal(tern_error_text(t, &other), ""); /* of no batch: the last call succeeded */
     for (uint32_t i = 0; i < 8; i++)
         assert_ok(tern_batch_commit(b, i, 16 * i, 9));
     assert_ok(tern_batch_submit(b, 42));
@@ -1033,7 +1037,8 @@ TEST(batch_operations_have_their_own_results_and_words)
     assert_int_equal(answer.cookie, 42);
     assert_int_equal(answer.n, 8);
     assert_err(TERN_POOL_EXHAUSTED, answer.results[3].err);
-    assert_non_null(strstr(tern_result_text(t, 3), "tern_commit: group 0 needs 3 pages"));
+    assert_non_null(
+        strstr(tern_error_text(t, &answer.results[3]), "tern_commit: group 0 needs 3 pages"));
     assert_int_equal(answer.results[7].lengths.written, 7);
     tern_batch_destroy(b);
 }
@@ -1045,23 +1050,24 @@ TEST(operation_that_is_refused_says_why_with_the_numbers)
     start(serve_step, NULL);
     assert_err(TERN_POOL_EXHAUSTED, tern_extend(t, 3, NULL, 3, 4, 2000, &r));
     assert_int_equal(r.shortage.needed, 3);
-    assert_non_null(strstr(tern_error_text(t), "needs 3 pages"));
-    assert_non_null(strstr(tern_error_text(t), "passed step 1099511627776"));
+    assert_non_null(strstr(tern_error_text(t, NULL), "needs 3 pages"));
+    assert_non_null(strstr(tern_error_text(t, NULL), "passed step 1099511627776"));
     assert_err(TERN_POOL_EXHAUSTED, tern_extend(t, 5, NULL, 5, 6, 2000, &r)); /* names no step */
-    assert_non_null(strstr(tern_error_text(t), "no step will free more"));
-    assert_non_null(strstr(tern_error_text(t), "in memory that the request's other groups need"));
+    assert_non_null(strstr(tern_error_text(t, NULL), "no step will free more"));
+    assert_non_null(
+        strstr(tern_error_text(t, NULL), "in memory that the request's other groups need"));
     assert_err(TERN_INVALID, tern_extend(t, 6, NULL, 6, 7, 2000, &r));
     assert_non_null(
-        strstr(tern_error_text(t), "tern_extend with written 6 and allocated 7 is refused"));
-    assert_non_null(strstr(tern_error_text(t), "the session has committed 0, written 6,"));
+        strstr(tern_error_text(t, NULL), "tern_extend with written 6 and allocated 7 is refused"));
+    assert_non_null(strstr(tern_error_text(t, NULL), "the session has committed 0, written 6,"));
     assert_err(TERN_INVALID, tern_commit(t, 6, 50, TERN_STEP_NONE, 2000, &r));
-    assert_non_null(strstr(tern_error_text(t), "tern_commit with depth 50 is refused"));
+    assert_non_null(strstr(tern_error_text(t, NULL), "tern_commit with depth 50 is refused"));
     assert_err(TERN_INVALID, tern_rewind(t, 6, 51, TERN_STEP_NONE, 2000, &r));
-    assert_non_null(strstr(tern_error_text(t), "tern_rewind with length 51 is refused"));
+    assert_non_null(strstr(tern_error_text(t, NULL), "tern_rewind with length 51 is refused"));
     assert_err(TERN_INVALID, tern_abort(t, 6, TERN_STEP_NONE, 2000, &r));
-    assert_non_null(strstr(tern_error_text(t), "tern_abort is refused"));
+    assert_non_null(strstr(tern_error_text(t, NULL), "tern_abort is refused"));
     assert_ok(tern_extend(t, 4, NULL, 4, 5, 2000, &r));
-    assert_string_equal(tern_error_text(t), "");
+    assert_string_equal(tern_error_text(t, NULL), "");
 }
 
 TEST(client_that_is_destroyed_leaves_no_memory_behind)

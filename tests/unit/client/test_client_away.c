@@ -56,7 +56,7 @@ TEST(retract_error_tells_what_holds)
     start(serve_retract, NULL);
     assert_err(TERN_POOL_EXHAUSTED,
                tern_retract(t, 2, TERN_RETRACT_HOST, TERN_STEP_NONE, 2000, &r));
-    assert_string_equal(tern_error_text(t), "the host tier is full");
+    assert_string_equal(tern_error_text(t, NULL), "the host tier is full");
     assert_int_equal(r.lengths.allocated, 66);
     assert_shortage_told(&r.shortage);
     assert_err(TERN_GONE, tern_retract(t, 3, TERN_RETRACT_HOST, TERN_STEP_NONE, 2000, &r));
@@ -157,7 +157,7 @@ TEST(recover_tells_the_whole_table)
     assert_recovered(&r, 5);
     assert_err(TERN_POOL_EXHAUSTED, tern_recover(t, 13, 2000, &r));
     assert_err(TERN_POOL_EXHAUSTED, r.err);
-    assert_string_equal(tern_error_text(t), NO_ROOM);
+    assert_string_equal(tern_error_text(t, NULL), NO_ROOM);
     assert_ok(tern_recover(t, 6, 2000, &r));
     assert_recovered(&r, 6);
 }
@@ -182,7 +182,8 @@ TEST(recover_submitted_is_handed_out_by_poll)
     assert_int_equal(answer.cookie, 77);
     assert_err(TERN_POOL_EXHAUSTED, answer.err);
     assert_err(TERN_POOL_EXHAUSTED, answer.results[0].err);
-    assert_string_equal(tern_error_text(t), NO_ROOM);
+    assert_string_equal(tern_error_text(t, NULL), NO_ROOM);
+    assert_string_equal(tern_error_text(t, &answer.results[0]), NO_ROOM); /* it is no batch's */
 }
 
 static void serve_recover_never_answered(struct fake *f)
@@ -210,7 +211,7 @@ TEST(recover_deadline_passes_cancelled_and_forgotten)
     start(serve_recover_never_answered, &cancelled);
     assert_err(TERN_TIMED_OUT, tern_recover(t, 5, 30, &r));
     assert_int_equal(r.tokens, 99);
-    assert_string_not_equal(tern_error_text(t), "");
+    assert_string_not_equal(tern_error_text(t, NULL), "");
     assert_ok(tern_ping(t, 2000)); /* drops both late answers on the way */
     assert_int_equal(atomic_load(&cancelled), 1);
 }
@@ -241,7 +242,7 @@ TEST(recover_deadline_nears_cancelled_and_retracted_as_before)
 
     start(serve_recover_cancelled, NULL);
     assert_err(TERN_TIMED_OUT, tern_recover(t, 5, 1600, &r));
-    assert_non_null(strstr(tern_error_text(t), "is still retracted"));
+    assert_non_null(strstr(tern_error_text(t, NULL), "is still retracted"));
     assert_int_equal(r.nruns, 0);
 }
 
@@ -359,7 +360,7 @@ TEST(fetch_that_came_too_short_says_how_far_it_got)
         tern_fetch(t, 2,
                    &(struct tern_fetch){.peer = "west", .at_least = 48, .depth = 64, .step = 9},
                    2000, &r));
-    assert_string_equal(tern_error_text(t),
+    assert_string_equal(tern_error_text(t, NULL),
                         "late; the session has committed 16 and written 16 of 64 tokens");
     assert_int_equal(r.tokens, 64);
 }
@@ -434,7 +435,7 @@ TEST(store_tells_depth_and_bytes)
     assert_ok(tern_store(t, 1, 47, 2000, &r));
     assert_int_equal(r.depth, 32);
     assert_err(TERN_UNSUPPORTED, tern_store(t, 2, 47, 2000, &r));
-    assert_string_equal(tern_error_text(t), "no disk tier");
+    assert_string_equal(tern_error_text(t, NULL), "no disk tier");
     assert_int_equal(r.depth, 32); /* unchanged */
 }
 
@@ -478,7 +479,7 @@ TEST(store_submitted_is_handed_out_by_poll)
     assert_int_equal(answer.cookie, 6);
     assert_err(TERN_UNSUPPORTED, answer.err);
     assert_err(TERN_UNSUPPORTED, answer.results[0].err);
-    assert_string_equal(tern_error_text(t), "no disk tier");
+    assert_string_equal(tern_error_text(t, NULL), "no disk tier");
     assert_int_equal(answer.stored.depth, 0);
     assert_true(answer.stored.written == 0);
     answer = polled();

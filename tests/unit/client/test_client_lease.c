@@ -273,7 +273,7 @@ TEST(lease_pool_exhausted_asks_for_fewer)
     begin();
     assert_int_equal(script.asked, HIGH);
     assert_err(TERN_POOL_EXHAUSTED, extend(0, 0, 20, 33, &runs, &n));
-    assert_true(strlen(tern_error_text(t)) > 0);
+    assert_true(strlen(tern_error_text(t, NULL)) > 0);
     assert_ok(tern_lease_submit(lease, 1));
     assert_ok(tern_lease_wait(lease, 0));
     assert_int_equal(script.asked, HIGH / 2);
@@ -313,7 +313,8 @@ TEST(lease_assign_refused_late)
                         "already there");
     assert_err(TERN_BUSY, tern_lease_told(lease, &told));
     assert_err(TERN_CONFLICT, extend(1, 0, 22, 61, &runs, &n));
-    assert_non_null(strstr(tern_error_text(t), "session 1 of the lease: its extend to written 21"));
+    assert_non_null(
+        strstr(tern_error_text(t, NULL), "session 1 of the lease: its extend to written 21"));
     assert_ok(extend(0, 1, 22, 41, &runs, &n));
     assert_int_equal(tern_lease_stock(lease, 0), HIGH - 3);
     n = script.nops;
@@ -358,13 +359,13 @@ TEST(e4_the_numbers_of_a_late_refusal_are_fields)
         assert_true(told.numbers[0] == 7 && told.numbers[1] == MANY);
     }
     assert_err(TERN_QUOTA, extend(1, 0, 22, 61, &runs, &n));
-    tern_error_numbers(t, numbers);
+    tern_error_numbers(t, NULL, numbers);
     assert_true(numbers[0] == 7 && numbers[1] == MANY);
     assert_err(TERN_QUOTA, extend(0, 0, 20, 32 + PT * (HIGH + 1), &runs, &n));
-    tern_error_numbers(t, numbers);
+    tern_error_numbers(t, NULL, numbers);
     assert_true(numbers[0] == HIGH + 1 && numbers[1] == HIGH);
     assert_err(TERN_INVALID, extend(0, 0, 20, 1, &runs, &n));
-    tern_error_numbers(t, numbers);
+    tern_error_numbers(t, NULL, numbers);
     assert_true(numbers[0] == 0 && numbers[1] == 0);
 }
 
@@ -433,7 +434,7 @@ TEST(lease_beside_as_many_requests_as_may_be_busy_and_nothing_lost)
         assert_ok(tern_submit_match(t, 100, &some_tokens, TERN_STEP_NONE, i));
     assert_ok(extend(0, 0, 20, 33, &runs, &n));
     assert_err(TERN_BUSY, tern_lease_submit(lease, 1));
-    assert_non_null(strstr(tern_error_text(t), "TERN_INFLIGHT_MAX"));
+    assert_non_null(strstr(tern_error_text(t, NULL), "TERN_INFLIGHT_MAX"));
     script.deaf = false;
     for (uint32_t i = 0; i < TERN_INFLIGHT_MAX; i++) {
         answer = polled();
@@ -492,7 +493,7 @@ TEST(t21_lease_commit_hands_state_over_before_a_step_overwrites_it)
     assert_ok(extend(0, 1, 16, 20, &runs, &n));
     assert_ok(tern_lease_commit(lease, seq[0], 16, 9));
     assert_err(TERN_BUSY, tern_lease_submit(lease, 5)); /* although step 9 is far ahead */
-    assert_non_null(strstr(tern_error_text(t), "RECURRENT"));
+    assert_non_null(strstr(tern_error_text(t, NULL), "RECURRENT"));
     assert_ok(tern_lease_wait(lease, 0)); /* that Step is sent */
     assert_int_equal(script.op[script.nops - 1].kind, 3);
     assert_err(TERN_BUSY, tern_lease_submit(lease, 5));
@@ -517,7 +518,7 @@ TEST(t21_lease_commit_of_a_state_that_a_step_has_overwritten_is_refused)
     assert_ok(tern_lease_add(lease, 1, &now, &seq[0]));
     assert_ok(tern_lease_submit(lease, 4));
     assert_err(TERN_CONFLICT, tern_lease_commit(lease, seq[0], 16, 9));
-    assert_non_null(strstr(tern_error_text(t), "step 4 was submitted"));
+    assert_non_null(strstr(tern_error_text(t, NULL), "step 4 was submitted"));
     assert_ok(extend(0, 0, 16, 20, &runs, &n)); /* not in step 4 */
     assert_err(TERN_CONFLICT, tern_lease_commit(lease, seq[0], 16, 3));
     assert_ok(tern_lease_commit(lease, seq[0], 16, 4));
@@ -645,7 +646,8 @@ TEST(lease_session_is_used_by_the_lease_alone)
         assert_err(want, tern_submit_store(t, 1, 0, 9));
         assert_err(want, tern_retract(t, 1, TERN_RETRACT_DROP, 5, 0, &away));
         assert_err(want, tern_turn_begin(t, 1, 0, &turn));
-        assert_non_null(strstr(tern_error_text(t), left ? "tern_lease_submit first" : "0x1 is in"));
+        assert_non_null(
+            strstr(tern_error_text(t, NULL), left ? "tern_lease_submit first" : "0x1 is in"));
         assert_err(want, tern_lease_add(lease, 1, &r, &at));
         assert_int_equal(script.nops, 0);
     }

@@ -73,14 +73,14 @@ TEST(match_longer_than_a_request_goes_in_pieces)
     assert_int_equal(p.pieces, 1);
     list.n = 2000; /* operations are not divided */
     assert_err(TERN_INVALID, tern_extend(t, 6, &list, 0, 0, 1000, &r));
-    assert_string_not_equal(tern_error_text(t), "");
+    assert_string_not_equal(tern_error_text(t, NULL), "");
     assert_ok(tern_batch_create(t, &b));
     assert_err(TERN_INVALID, tern_batch_extend(b, 6, &list, 0, 0));
     list.n = 300; /* three of them together are too large */
     for (uint32_t i = 0; i < 3; i++)
         assert_ok(tern_batch_extend(b, 6, &list, 0, 0));
     assert_err(TERN_INVALID, tern_batch_extend(b, 6, &list, 0, 0));
-    assert_non_null(strstr(tern_error_text(t), "run it, then begin the next"));
+    assert_non_null(strstr(tern_error_text(t, NULL), "run it, then begin the next"));
     assert_int_equal(tern_batch_count(b), 3);
     tern_batch_destroy(b);
     list.n = 1000;
@@ -163,7 +163,7 @@ TEST(match_piece_that_fails_ends_the_match)
     fake.body_max = 4096;
     start(serve_pieces, &p);
     assert_err(TERN_BUSY, tern_match(t, 5, &list, 9, 10000, &r));
-    assert_string_equal(tern_error_text(t), "full");
+    assert_string_equal(tern_error_text(t, NULL), "full");
     assert_told_lengths(&r, 77, 78, 79);
     assert_int_equal(p.pieces, 3);
     p.refuse = 0;

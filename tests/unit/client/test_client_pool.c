@@ -380,10 +380,10 @@ TEST(done_step_is_published_and_never_goes_back)
     assert_ok(tern_done_step(pool, 41));
     assert_int_equal(published(2), 41);
     assert_ok(tern_done_step(pool, 41));
-    assert_string_equal(tern_error_text(t), "");
+    assert_string_equal(tern_error_text(t, NULL), "");
     assert_err(TERN_INVALID, tern_done_step(pool, 40));
-    assert_non_null(strstr(tern_error_text(t), "step 40 cannot be published"));
-    assert_non_null(strstr(tern_error_text(t), "already published step 41"));
+    assert_non_null(strstr(tern_error_text(t, NULL), "step 40 cannot be published"));
+    assert_non_null(strstr(tern_error_text(t, NULL), "already published step 41"));
     assert_int_equal(published(2), 41);
     assert_ok(tern_pool_map(t, 1, 2000, &second)); /* steps belong to the rank */
     assert_err(TERN_INVALID, tern_done_step(second, 7));
@@ -451,7 +451,7 @@ TEST(pool_map_asks_again_while_it_is_busy)
 
     start_pools(BUSY_TWICE, TERN_WORKER, 2);
     assert_ok(tern_pool_map(t, 1, 2000, &pool));
-    assert_string_equal(tern_error_text(t), "");
+    assert_string_equal(tern_error_text(t, NULL), "");
 }
 
 /* The bell of a daemon older than this library. */
@@ -480,7 +480,7 @@ TEST(done_step_on_a_stream_without_the_driver_unsupported)
     assert_ok(tern_pool_map(t, 1, 2000, &pool));
     err = tern_done_step_on_stream(pool, 1, NULL, NULL);
     assert_true(err == TERN_UNSUPPORTED || (library && err == TERN_INVALID));
-    assert_non_null(strstr(tern_error_text(t), library ? "CUDA" : DRIVER_LIBRARY));
+    assert_non_null(strstr(tern_error_text(t, NULL), library ? "CUDA" : DRIVER_LIBRARY));
     assert_int_equal(published(2), 0);
     assert_ok(tern_done_step(pool, 1));
     assert_int_equal(published(2), 1);
@@ -495,7 +495,7 @@ TEST(done_step_of_a_pure_scheduler_denied)
     start_pools(GOOD, TERN_SCHEDULER, 0);
     assert_ok(tern_pool_map(t, 1, 2000, &pool));
     assert_err(TERN_DENIED, tern_done_step(pool, 1));
-    assert_non_null(strstr(tern_error_text(t), "pure scheduler"));
+    assert_non_null(strstr(tern_error_text(t, NULL), "pure scheduler"));
     assert_int_equal(published(0), 0);
 }
 

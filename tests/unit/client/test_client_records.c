@@ -346,7 +346,7 @@ TEST(records_map_refused_says_why)
     d.err = TERN_UNSUPPORTED;
     d.text = "set its record_memory";
     assert_err(TERN_UNSUPPORTED, tern_records_map(t, 2000, &m));
-    assert_string_equal(tern_error_text(t), "set its record_memory");
+    assert_string_equal(tern_error_text(t, NULL), "set its record_memory");
     assert_null(m);
     d.err = TERN_OK;
     assert_ok(tern_records_map(t, 2000, &m));
@@ -461,7 +461,7 @@ TEST(prepare_refused_leaves_what_is_returned)
     d.err = TERN_CONFLICT;
     d.text = "roll back first";
     assert_err(TERN_CONFLICT, prepare_all(&r));
-    assert_string_equal(tern_error_text(t), "roll back first");
+    assert_string_equal(tern_error_text(t, NULL), "roll back first");
     assert_int_equal(r.length, 99);
 }
 
@@ -521,7 +521,7 @@ static void assert_prepare_invalid(uint32_t length, const struct tern_blob *b, u
     struct tern_record r;
 
     assert_err(TERN_INVALID, tern_record_prepare(m, TURN, length, 0, b, n, 2000, &r));
-    assert_non_null(strstr(tern_error_text(t), words));
+    assert_non_null(strstr(tern_error_text(t, NULL), words));
 }
 
 TEST(prepare_what_is_never_right_is_not_asked)
@@ -570,17 +570,17 @@ TEST(put_malformed_names_part_and_index)
     d.index = 17;
     assert_err(TERN_MALFORMED, tern_record_put(m, TURN, 2000, &r));
     assert_non_null(
-        strstr(tern_error_text(t), "log-probability 17 of the new tokens is not finite"));
+        strstr(tern_error_text(t, NULL), "log-probability 17 of the new tokens is not finite"));
     assert_int_equal(r.part, TERN_PART_LOGPROBS);
     assert_int_equal(r.index, 17);
     d.part = TERN_PART_TOKENS;
     d.index = 1234567;
     assert_err(TERN_MALFORMED, tern_record_rollback(m, TURN, TERN_STEP_NONE, 2000, &r));
-    assert_non_null(strstr(tern_error_text(t), "token 1234567 of the list is 2^31 or more"));
+    assert_non_null(strstr(tern_error_text(t, NULL), "token 1234567 of the list is 2^31 or more"));
     assert_int_equal(r.part, TERN_PART_TOKENS);
     d.part = 77; /* of a newer daemon */
     assert_err(TERN_MALFORMED, tern_record_put(m, TURN, 2000, &r));
-    assert_string_equal(tern_error_text(t), "the record is invalid");
+    assert_string_equal(tern_error_text(t, NULL), "the record is invalid");
     assert_int_equal(r.part, TERN_PART_NONE);
     d.err = TERN_OK;
     assert_ok(tern_ping(t, 2000)); /* the connection is fine */
@@ -594,7 +594,7 @@ TEST(put_refused_says_why)
     d.err = TERN_CONFLICT;
     d.text = "the stored list is not a prefix of this one";
     assert_err(TERN_CONFLICT, tern_record_put(m, TURN, 2000, &r));
-    assert_string_equal(tern_error_text(t), d.text);
+    assert_string_equal(tern_error_text(t, NULL), d.text);
     assert_int_equal(r.length, 70);
 }
 
@@ -610,7 +610,7 @@ TEST(rollback_names_a_step)
     assert_int_equal(d.step, 0);
     assert_err(TERN_INVALID, tern_record_rollback(m, TURN, 0, 2000, &r));
     assert_err(TERN_INVALID, tern_records_rollback(m, TURN, NULL, 0, 0, 2000, &r));
-    assert_non_null(strstr(tern_error_text(t), "TERN_STEP_NONE"));
+    assert_non_null(strstr(tern_error_text(t, NULL), "TERN_STEP_NONE"));
 }
 
 /* ---- reading ---- */

@@ -235,7 +235,7 @@ TEST(stream_step_is_not_published_before_the_stream_comes_to_it)
     assert_ok(tern_done_step_on_stream(pool, 1, stream[0], NULL));
     assert_ok(tern_done_step_on_stream(pool, 2, stream[0], NULL));
     assert_ok(tern_done_step_on_stream(pool, 2, stream[0], NULL)); /* already queued */
-    assert_string_equal(tern_error_text(t), "");
+    assert_string_equal(tern_error_text(t, NULL), "");
     assert_int_equal(published(), 0);
     assert_int_equal(in.calls("cuStreamWriteValue64"), 2);
     in.go_on(0);
@@ -293,7 +293,7 @@ TEST(stream_steps_that_the_host_writes_are_so_many_at_a_time)
     for (uint64_t i = 1; i <= LATE; i++)
         assert_ok(tern_done_step_on_stream(pool, i, stream[0], NULL));
     assert_err(TERN_BUSY, tern_done_step_on_stream(pool, LATE + 1, stream[0], NULL));
-    assert_non_null(strstr(tern_error_text(t), "wait"));
+    assert_non_null(strstr(tern_error_text(t, NULL), "wait"));
     in.go_on(0);
     until_published(LATE);
     assert_ok(tern_done_step_on_stream(pool, LATE + 1, stream[0], NULL));
@@ -308,9 +308,9 @@ TEST(stream_step_and_one_of_the_host_do_not_pass_each_other)
     in.hang(0);
     assert_ok(tern_done_step_on_stream(pool, 2, stream[0], NULL));
     assert_err(TERN_CONFLICT, tern_done_step(pool, 3));
-    assert_non_null(strstr(tern_error_text(t), "in a stream"));
+    assert_non_null(strstr(tern_error_text(t, NULL), "in a stream"));
     assert_err(TERN_INVALID, tern_done_step_on_stream(pool, 1, stream[0], NULL));
-    assert_non_null(strstr(tern_error_text(t), "step 1 cannot be published"));
+    assert_non_null(strstr(tern_error_text(t, NULL), "step 1 cannot be published"));
     assert_err(TERN_INVALID, tern_done_step_on_stream(pool, TERN_STEP_NONE, stream[0], NULL));
     in.let_fail("cuStreamWaitEvent", 1, CUDA_ERROR_OUT_OF_MEMORY);
     assert_err(TERN_INTERNAL, tern_done_step_on_stream(pool, 3, stream[1], NULL));
@@ -325,12 +325,12 @@ TEST(stream_step_needs_the_context_of_its_stream)
 {
     assert_int_equal(d.context_set(NULL), CUDA_SUCCESS);
     assert_err(TERN_INVALID, tern_done_step_on_stream(pool, 1, stream[0], NULL));
-    assert_non_null(strstr(tern_error_text(t), "no CUDA context"));
+    assert_non_null(strstr(tern_error_text(t, NULL), "no CUDA context"));
     assert_int_equal(d.context_set(context[0]), CUDA_SUCCESS);
     assert_ok(tern_done_step_on_stream(pool, 1, stream[0], NULL));
     assert_int_equal(d.context_set(context[1]), CUDA_SUCCESS);
     assert_err(TERN_INVALID, tern_done_step_on_stream(pool, 2, stream[0], NULL));
-    assert_non_null(strstr(tern_error_text(t), "another CUDA context"));
+    assert_non_null(strstr(tern_error_text(t, NULL), "another CUDA context"));
     until_published(1); /* it ends with another context */
 }
 
@@ -338,7 +338,7 @@ TEST(stream_step_goes_into_no_graph)
 {
     in.capture(stream[0], 1);
     assert_err(TERN_INVALID, tern_done_step_on_stream(pool, 1, stream[0], NULL));
-    assert_non_null(strstr(tern_error_text(t), "after the graph's launch"));
+    assert_non_null(strstr(tern_error_text(t, NULL), "after the graph's launch"));
     in.capture(stream[0], 0);
     assert_ok(tern_done_step_on_stream(pool, 1, stream[0], NULL));
 }
@@ -362,8 +362,8 @@ TEST(stream_step_whose_call_fails_is_not_published)
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         in.let_fail(calls[i], 1, CUDA_ERROR_OUT_OF_MEMORY);
         assert_err(TERN_INTERNAL, tern_done_step_on_stream(pool, 1, stream[0], NULL));
-        assert_non_null(strstr(tern_error_text(t), calls[i]));
-        assert_non_null(strstr(tern_error_text(t), "OUT_OF_MEMORY"));
+        assert_non_null(strstr(tern_error_text(t, NULL), calls[i]));
+        assert_non_null(strstr(tern_error_text(t, NULL), "OUT_OF_MEMORY"));
         assert_int_equal(in.calls("cuEventRecord"), 0);
         in.let_fail("", 0, CUDA_SUCCESS);
     }
@@ -378,7 +378,7 @@ TEST(stream_step_that_the_host_writes_goes_behind_one_that_failed)
     setenv("STANDIN_CUDA_LACKS", "122", 1);
     in.let_fail("cuLaunchHostFunc", 1, CUDA_ERROR_OUT_OF_MEMORY);
     assert_err(TERN_INTERNAL, tern_done_step_on_stream(pool, 1, stream[0], NULL));
-    assert_non_null(strstr(tern_error_text(t), "cuLaunchHostFunc"));
+    assert_non_null(strstr(tern_error_text(t, NULL), "cuLaunchHostFunc"));
     assert_int_equal(published(), 0);
     assert_ok(tern_done_step_on_stream(pool, 1, stream[0], NULL));
     until_published(1);

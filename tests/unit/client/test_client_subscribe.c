@@ -208,7 +208,7 @@ TEST(error_is_the_last_answer)
 
     assert_err(TERN_QUOTA, a.err);
     assert_null(a.events);
-    assert_string_not_equal(tern_error_text(t), "");
+    assert_string_not_equal(tern_error_text(t, NULL), "");
     assert_err(TERN_GONE, tern_unsubscribe(t, COOKIE, 2000));
     assert_ok(tern_subscribe(t, NULL, 0, COOKIE));
 }

@@ -47,7 +47,7 @@ TEST(turn_begin_answers_a_handle_or_why_not)
     assert_true(turn == TURN);
     turn = 99;
     assert_err(TERN_BUSY, tern_turn_begin(t, 2, 2000, &turn));
-    assert_string_equal(tern_error_text(t), "somebody's turn");
+    assert_string_equal(tern_error_text(t, NULL), "somebody's turn");
     assert_err(TERN_GONE, tern_turn_begin(t, 3, 2000, &turn));
     assert_int_equal(turn, 99);
 }
@@ -67,9 +67,9 @@ TEST(turn_end_names_a_step_or_says_that_there_is_none)
     start(serve_turns, NULL);
     assert_ok(tern_turn_end(t, TURN, 9, 2000));
     assert_err(TERN_GONE, tern_turn_end(t, 7, TERN_STEP_NONE, 2000));
-    assert_string_equal(tern_error_text(t), "it has ended; the handle is 0x7");
+    assert_string_equal(tern_error_text(t, NULL), "it has ended; the handle is 0x7");
     assert_err(TERN_INVALID, tern_turn_end(t, TURN, 0, 2000));
-    assert_non_null(strstr(tern_error_text(t), "TERN_STEP_NONE"));
+    assert_non_null(strstr(tern_error_text(t, NULL), "TERN_STEP_NONE"));
 }
 
 TEST(session_close_is_a_request_of_its_own)
@@ -82,7 +82,7 @@ TEST(session_close_is_a_request_of_its_own)
     assert_int_equal(r.tokens, 0);
     assert_err(TERN_BUSY, tern_session_close(t, 6, TERN_STEP_NONE, 2000, &r));
     assert_err(TERN_BUSY, r.err);
-    assert_string_equal(tern_error_text(t), "nobody said the step");
+    assert_string_equal(tern_error_text(t, NULL), "nobody said the step");
     assert_err(TERN_INVALID, tern_session_close(t, 5, 0, 2000, &r));
     assert_err(TERN_BUSY, r.err);
 }
@@ -306,7 +306,7 @@ static void fill_the_way_out(void)
     }
     while (tern_submit_recover(t, 1, 1) == TERN_OK)
         ;
-    assert_null(strstr(tern_error_text(t), "TERN_INFLIGHT_MAX"));
+    assert_null(strstr(tern_error_text(t, NULL), "TERN_INFLIGHT_MAX"));
 }
 
 /* Such turns are kept until a call or a poll finds room, up to a limit. */

@@ -53,14 +53,14 @@ TEST(use_of_two_threads_at_once_is_refused_by_name)
     while (!atomic_load(&asked))
         usleep(100);
     assert_err(TERN_CONFLICT, tern_ping(t, 0));
-    assert_non_null(strstr(tern_error_text(t), "another thread is in a call"));
+    assert_non_null(strstr(tern_error_text(t, NULL), "another thread is in a call"));
     assert_err(TERN_CONFLICT, tern_poll(t, &answer));
     assert_err(TERN_CONFLICT, tern_batch_snapshot_release(batch, 1));
     atomic_store(&answers, true);
     pthread_join(other, NULL);
     assert_ok(first);
     assert_ok(tern_ping(t, 0)); /* it has had no effect */
-    assert_string_equal(tern_error_text(t), "");
+    assert_string_equal(tern_error_text(t, NULL), "");
     tern_batch_destroy(batch);
 }
 
@@ -106,7 +106,7 @@ TEST(use_in_a_forked_child_is_refused_by_name_without_a_system_call)
         prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT);
         as_wanted =
             tern_ping(t, 0) == TERN_DAEMON_LOST && tern_poll(t, &answer) == TERN_DAEMON_LOST;
-        ends(as_wanted && strstr(tern_error_text(t), "forked process"));
+        ends(as_wanted && strstr(tern_error_text(t, NULL), "forked process"));
     }
     child_is_ok(pid);
     pid = fork();

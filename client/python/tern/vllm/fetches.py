@@ -109,7 +109,7 @@ class Fetches:
             fetch.error = why  # ended() raises it
 
     def _taken(self, session: Session, answer: _lib.Answer) -> TernError | None:
-        text = lib.tern_error_text(self.connection._p).decode()
+        text = lib.tern_error_text(self.connection._p, None).decode()
         if answer.n == 0:
             return error_of(answer.err, text)
         told = Answered(answer.results[0], session.pool, text)
