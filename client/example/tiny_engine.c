@@ -63,7 +63,7 @@ static void table_update(struct block_table *table, const struct tern_result *r)
  * because the memory is mapped. */
 static uint8_t *page_at(const struct engine *e, uint32_t index)
 {
-    return tern_pool_base(e->mapped) + (size_t)index * PAGE_BYTES;
+    return tern_pool_info(e->mapped)->base + (size_t)index * PAGE_BYTES;
 }
 
 /* This stands for the attention kernels. The KV of each token goes to its place in its page. */
@@ -117,8 +117,8 @@ static void start(struct engine *e, const char *socket)
     must(e, tern_pool_open(e->tern, &layout, 0, &e->pool, &e->align), "opening a pool");
     must(e, tern_pool_map(e->tern, e->pool, 0, &e->mapped), "mapping the pool");
     printf("engine: %llu KiB mapped at %p, prefixes are shared every %u tokens\n",
-           (unsigned long long)tern_pool_bytes(e->mapped) / 1024, (void *)tern_pool_base(e->mapped),
-           e->align);
+           (unsigned long long)tern_pool_info(e->mapped)->bytes / 1024,
+           (void *)tern_pool_info(e->mapped)->base, e->align);
 }
 
 /* Somebody else needs pages more urgently: the session gives back what is not committed, and comes

@@ -42,7 +42,7 @@ static void took(struct host *h, enum tern_err err)
 
 static uint8_t *kv(struct host *h, uint32_t token)
 {
-    return tern_pool_base(h->map) + h->table[token / L] * PAGE_BYTES + token % L * TOKEN_BYTES;
+    return tern_pool_info(h->map)->base + (h->table[token / L] * L + token % L) * TOKEN_BYTES;
 }
 
 static void compute(struct host *h, uint32_t from, uint32_t to) /* this stands for the kernels */

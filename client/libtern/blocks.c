@@ -123,7 +123,8 @@ static enum tern_err open_pool(struct tern_block_set *set, const struct tern_blo
         set->far = (struct block_far){device_map_driver(set->map->device),
                                       device_map_device(set->map->device)};
     else if (c->populate) /* if it fails, pages are mapped when they are touched */
-        (void)madvise(tern_pool_base(set->map), tern_pool_bytes(set->map), MADV_POPULATE_WRITE);
+        (void)madvise(tern_pool_info(set->map)->base, tern_pool_info(set->map)->bytes,
+                      MADV_POPULATE_WRITE);
     return TERN_OK;
 }
 
@@ -131,7 +132,7 @@ static enum tern_err open_pool(struct tern_block_set *set, const struct tern_blo
 static uint32_t ahead_of(const struct tern_block_set *set)
 {
     uint64_t bytes = BLOCKS_AHEAD_BYTES / set->value_bytes,
-             part = tern_pool_bytes(set->map) / set->page_bytes / BLOCKS_AHEAD_PART;
+             part = tern_pool_info(set->map)->bytes / set->page_bytes / BLOCKS_AHEAD_PART;
     uint64_t n = bytes < part ? bytes : part;
 
     return n < BLOCKS_AHEAD ? (uint32_t)n : BLOCKS_AHEAD;

@@ -176,12 +176,12 @@ enum tern_err block_copy_of(struct tern_block_set *set, const struct block_list 
     const uint64_t offset = page * set->page_bytes;
 
     if (page == 0 || offset / set->page_bytes != page ||
-        tern_pool_bytes(set->map) < set->page_bytes ||
-        offset > tern_pool_bytes(set->map) - set->page_bytes)
+        tern_pool_info(set->map)->bytes < set->page_bytes ||
+        offset > tern_pool_info(set->map)->bytes - set->page_bytes)
         return not_an_answer(set->t, TERN_MALFORMED);
     *ret = (struct block_copy){
         .name = {.ns = {set->ns_hash[0], set->ns_hash[1]}, .key_bytes = list->keys[at].n},
-        .page = tern_pool_base(set->map) + offset,
+        .page = tern_pool_info(set->map)->base + offset,
         .iov = list->values[at].iov,
         .niov = list->values[at].niov};
     memcpy(ret->name.key, set->words[at], TERN_BLOCK_KEY_MAX);

@@ -57,7 +57,7 @@ bool brought_range(const struct tern_pool *p, const Tern__Wire__BroughtSums *at,
     if (at->page_bytes == 0 || at->entry_bytes < brought_entry_bytes(1) ||
         at->entry_bytes % sizeof(uint64_t) || at->offset % sizeof(uint64_t))
         return false;
-    entries = brought_entry(p->bytes, at->page_bytes);
+    entries = brought_entry(p->info.bytes, at->page_bytes);
     if (entries > UINT32_MAX)
         return false;
     ret->from = at->offset - in_page;
@@ -259,12 +259,12 @@ static enum tern_err pages_suit(struct tern_pool *p, const struct tern_checksums
 
     if (of->n == 0 || !of->pages)
         return set_error(p->owner, TERN_INVALID, "no page is named: name the pages of a commit");
-    if (of->page_bytes < b->page_bytes || of->page_bytes > p->bytes)
+    if (of->page_bytes < b->page_bytes || of->page_bytes > p->info.bytes)
         return set_error(p->owner, TERN_INVALID,
                          "no group of the pool has this page_bytes: pass the page_bytes of the "
                          "group, from the layout");
     for (uint32_t i = 0; i < of->n; i++)
-        if (of->pages[i].index >= p->bytes / of->page_bytes)
+        if (of->pages[i].index >= p->info.bytes / of->page_bytes)
             return set_error(
                 p->owner, TERN_INVALID,
                 "a page lies outside of the pool: pass pages of one group, and its page_bytes");
@@ -333,7 +333,7 @@ static enum tern_err put_some(struct tern_pool *p, const struct tern_checksums *
 {
     const struct brought *b = p->brought;
     union kernels_args told = {.told = {.to = b->scratch, .n = 2 * n}};
-    union kernels_args args = {.checksum = {.pool = (uintptr_t)p->base,
+    union kernels_args args = {.checksum = {.pool = (uintptr_t)p->info.base,
                                             .list = b->scratch,
                                             .page_bytes = of->page_bytes,
                                             .n = n,

@@ -150,9 +150,8 @@ struct tern {
 struct tern_pool {
     struct tern *owner;
     struct tern_pool *next;
-    struct device_map *device; /* owned: the GPU mapping of `base`; NULL: memory of the host */
-    uint8_t *base;
-    uint64_t bytes;
+    struct tern_pool_info info;
+    struct device_map *device; /* owned: the GPU mapping of info.base; NULL: memory of the host */
     uint8_t *control;
     struct stream_page *stream_page; /* owned; NULL: no step went into a stream */
     struct brought *brought;         /* owned; NULL: no memory for checksums */

@@ -205,7 +205,7 @@ static void unmap_region(struct tern_pool *pool, bool owner)
     if (pool->device)
         device_map_destroy(pool->device, owner);
     else if (owner)
-        munmap(pool->base, pool->bytes);
+        munmap(pool->info.base, pool->info.bytes);
 }
 
 /* CUDA maps whole allocations, so this maps the region and not only the pool. */
@@ -218,7 +218,9 @@ static enum tern_err map_device(struct tern *t, int fd, const Tern__Wire__PoolMa
         reply->bytes > reply->region_bytes - reply->offset)
         return set_error(t, TERN_MALFORMED, "the pool lies outside of its region");
     TRY(device_map_create(t, fd, &range, &pool->device));
-    pool->base = device_map_base(pool->device) + reply->offset;
+    pool->info.base = device_map_base(pool->device) + reply->offset;
+    pool->info.device = device_map_uuid(pool->device);
+    pool->info.ordinal = device_map_ordinal(pool->device);
     return TERN_OK;
 }
 
@@ -227,10 +229,10 @@ static enum tern_err map_region(struct tern *t, int fd, const Tern__Wire__PoolMa
 {
     enum tern_err err;
 
-    pool->bytes = reply->bytes;
+    pool->info = (struct tern_pool_info){.bytes = reply->bytes, .ordinal = -1};
     if (reply->device && reply->device[0])
         return map_device(t, fd, reply, pool);
-    err = map_shared(fd, reply->offset, reply->bytes, &pool->base);
+    err = map_shared(fd, reply->offset, reply->bytes, &pool->info.base);
     if (err != TERN_OK)
         set_error(t, err,
                   "the pool's region could not be mapped (address space, or a wrong answer of the "
@@ -377,19 +379,9 @@ void pool_unmap_all(struct tern *t)
     }
 }
 
-uint8_t *tern_pool_base(const struct tern_pool *p)
+const struct tern_pool_info *tern_pool_info(const struct tern_pool *p)
 {
-    return p->base;
-}
-
-uint64_t tern_pool_bytes(const struct tern_pool *p)
-{
-    return p->bytes;
-}
-
-const char *tern_pool_device(const struct tern_pool *p)
-{
-    return p->device ? device_map_uuid(p->device) : NULL;
+    return &p->info;
 }
 
 void tern_copy_blocks(const struct tern_blocks *to, const struct tern_blocks *from, uint32_t n,
@@ -397,11 +389,6 @@ void tern_copy_blocks(const struct tern_blocks *to, const struct tern_blocks *fr
 {
     for (uint32_t i = 0; i < n; i++)
         memcpy(to->base + to->at[i] * to->stride, from->base + from->at[i] * from->stride, bytes);
-}
-
-int tern_pool_ordinal(const struct tern_pool *p)
-{
-    return p->device ? device_map_ordinal(p->device) : -1;
 }
 
 static enum tern_err step_goes_back(struct tern *t, uint64_t step)

@@ -134,7 +134,7 @@ static void engine_done(struct engine *e)
 
 static uint8_t *page_at(const struct engine *e, uint32_t rank, uint32_t page)
 {
-    return tern_pool_base(e->pool[rank]) + (size_t)page * e->page_bytes;
+    return tern_pool_info(e->pool[rank])->base + (size_t)page * e->page_bytes;
 }
 
 static void fill(const struct engine *e, const uint32_t *pages, uint32_t n, uint64_t tag)
@@ -264,7 +264,7 @@ static _Noreturn void worker(const char *name, uint32_t rank)
         }
         tern_done_step(pool, atomic_load(&sh->step));
         for (uint32_t i = 0; i < hold; i++)
-            a_mark(tern_pool_base(pool), rank, sh->hold_page[i], round, i < held);
+            a_mark(tern_pool_info(pool)->base, rank, sh->hold_page[i], round, i < held);
         held = hold;
         atomic_fetch_add(&sh->a_checks, held);
     }

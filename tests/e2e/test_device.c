@@ -120,7 +120,7 @@ static int touched_by_the_cpu(const struct engine *e)
     if (pid == 0) {
         setrlimit(RLIMIT_CORE, &(struct rlimit){0});
         signal(SIGSEGV, SIG_DFL);
-        *(volatile uint8_t *)tern_pool_base(e->map) = 1;
+        *(volatile uint8_t *)tern_pool_info(e->map)->base = 1;
         _exit(0);
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -152,8 +152,8 @@ TEST(device_engine_maps_commits_and_matches)
     rig_start(&rig, ON_FIRST, NULL);
     admin = rig_connected(rig.admin);
     e = rig_engine(rig.socket, "e", L, POOL);
-    assert_string_equal(tern_pool_device(e.map), STANDIN_UUID(0));
-    assert_int_equal(tern_pool_ordinal(e.map), 0);
+    assert_string_equal(tern_pool_info(e.map)->device, STANDIN_UUID(0));
+    assert_int_equal(tern_pool_info(e.map)->ordinal, 0);
     assert_int_equal(touched_by_the_cpu(&e), SIGSEGV);
     assert_int_equal(talk(&e, 1), 0);
     wait_until(rig_figure(admin, "status", "memory.sealed_pages") == PAGES);
@@ -198,7 +198,7 @@ TEST(device_engine_that_is_killed_leaves_pages_that_are_zeroed_before_others_hav
     if (pid == 0) {
         e = rig_engine(rig.socket, "killed", L, POOL);
         memset(bytes, 0x5a, sizeof bytes);
-        pool_bytes_put(e.map, tern_pool_base(e.map), bytes, tern_pool_bytes(e.map));
+        pool_bytes_put(e.map, tern_pool_info(e.map)->base, bytes, tern_pool_info(e.map)->bytes);
         if (talk(&e, 1) == 0)
             (void)!write(tell[1], "x", 1);
         pause();
@@ -210,11 +210,11 @@ TEST(device_engine_that_is_killed_leaves_pages_that_are_zeroed_before_others_hav
     wait_until(rig_figure(admin, "status", "engines") == 0);
     wait_until((err = open_all(&e)) != TERN_BUSY); /* the unmapped pool is freed */
     assert_err(TERN_OK, err);
-    size = tern_pool_bytes(e.map);
+    size = tern_pool_info(e.map)->bytes;
     for (uint64_t at = 0; at < size; at += sizeof bytes) {
         uint64_t n = size - at < sizeof bytes ? size - at : sizeof bytes;
 
-        pool_bytes_get(e.map, bytes, tern_pool_base(e.map) + at, n);
+        pool_bytes_get(e.map, bytes, tern_pool_info(e.map)->base + at, n);
         for (uint64_t i = 0; i < n; i++)
             if (bytes[i])
                 fail_msg("byte %llu of the pool is not zero", (unsigned long long)(at + i));
@@ -267,8 +267,8 @@ static void fails_under_the_daemon(const char *call)
     assert_err(TERN_GONE, tern_pool_map(e.tern, e.pool, RIG_WAIT_MS, &again));
     assert_non_null(strstr(engine_why(&e), "GPU"));
     near = rig_engine(rig.socket, "near", L, POOL);
-    assert_null(tern_pool_device(near.map));
-    assert_int_equal(tern_pool_ordinal(near.map), -1);
+    assert_null(tern_pool_info(near.map)->device);
+    assert_int_equal(tern_pool_info(near.map)->ordinal, -1);
     assert_int_equal(talk(&near, 1), 0);
     assert_int_equal(talk(&near, 1), TOKENS);
     assert_true(rig_alive(&rig));

@@ -35,7 +35,7 @@ static void open_on(struct engine *e, uint32_t on, const char *name)
     assert_int_equal(driver.context_retain(&context, (CUdevice)on), CUDA_SUCCESS);
     assert_int_equal(driver.context_set(context), CUDA_SUCCESS);
     assert_ok(e->tern, engine_open_on(e, rig.socket, name, gpu[on], &layout, RIG_WAIT_MS));
-    assert_string_equal(tern_pool_device(e->map), gpu[on]);
+    assert_string_equal(tern_pool_info(e->map)->device, gpu[on]);
 }
 
 /* no_peers: value of STANDIN_CUDA_NO_PEERS. */

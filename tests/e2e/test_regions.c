@@ -97,7 +97,7 @@ static void pool_map(struct apart *e)
 {
     for (uint32_t r = 0; r < e->world; r++) {
         assert_ok(e->rank[r], tern_pool_map(e->rank[r], e->pool, CALL_MS, &e->map[r]));
-        assert_int_equal(tern_pool_bytes(e->map[r]), WHOLE);
+        assert_int_equal(tern_pool_info(e->map[r])->bytes, WHOLE);
     }
 }
 
@@ -110,7 +110,7 @@ static uint64_t word_of(uint32_t engine, uint32_t rank, uint64_t at)
 static void holds(const struct apart *e, uint32_t engine, bool zero)
 {
     for (uint32_t r = 0; r < e->world; r++) {
-        const uint64_t *words = (const uint64_t *)(const void *)tern_pool_base(e->map[r]);
+        const uint64_t *words = (const uint64_t *)(const void *)tern_pool_info(e->map[r])->base;
 
         for (uint64_t i = 0; i < WHOLE / sizeof *words; i++)
             if (words[i] != (zero ? 0 : word_of(engine, r, i)))
@@ -122,7 +122,7 @@ static void holds(const struct apart *e, uint32_t engine, bool zero)
 static void fill(const struct apart *e, uint32_t engine)
 {
     for (uint32_t r = 0; r < e->world; r++) {
-        uint64_t *words = (uint64_t *)(void *)tern_pool_base(e->map[r]);
+        uint64_t *words = (uint64_t *)(void *)tern_pool_info(e->map[r])->base;
 
         for (uint64_t i = 0; i < WHOLE / sizeof *words; i++)
             words[i] = word_of(engine, r, i);

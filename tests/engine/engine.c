@@ -70,7 +70,7 @@ const char *engine_why(const struct engine *e)
 
 uint8_t *engine_page(const struct engine *e, uint32_t group, uint32_t index)
 {
-    return tern_pool_base(e->map) + index * e->groups[group].page_bytes;
+    return tern_pool_info(e->map)->base + index * e->groups[group].page_bytes;
 }
 
 enum tern_err engine_publish(struct engine *e)

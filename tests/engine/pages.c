@@ -73,27 +73,27 @@ static uint8_t *room_for(size_t bytes)
 
 void pool_bytes_put(const struct tern_pool *map, uint8_t *to, const void *from, size_t n)
 {
-    if (!tern_pool_device(map)) {
+    if (!tern_pool_info(map)->device) {
         memcpy(to, from, n);
         return;
     }
-    gpu_use(tern_pool_device(map));
+    gpu_use(tern_pool_info(map)->device);
     must(driver.copy_to_device((CUdeviceptr)(uintptr_t)to, from, n), "cuMemcpyHtoD");
 }
 
 void pool_bytes_get(const struct tern_pool *map, void *to, const uint8_t *from, size_t n)
 {
-    if (!tern_pool_device(map)) {
+    if (!tern_pool_info(map)->device) {
         memcpy(to, from, n);
         return;
     }
-    gpu_use(tern_pool_device(map));
+    gpu_use(tern_pool_info(map)->device);
     must(driver.copy_to_host(to, (CUdeviceptr)(uintptr_t)from, n), "cuMemcpyDtoH");
 }
 
 enum tern_err pool_bring(struct tern_pool *map, const struct tern_checksums *of)
 {
-    const char *uuid = tern_pool_device(map);
+    const char *uuid = tern_pool_info(map)->device;
     enum tern_err err;
     uint32_t i;
 
@@ -114,7 +114,7 @@ enum tern_err pool_bring(struct tern_pool *map, const struct tern_checksums *of)
 
 void pool_page_fill(const struct tern_pool *map, uint8_t *page, size_t bytes, uint64_t seed)
 {
-    if (!tern_pool_device(map)) {
+    if (!tern_pool_info(map)->device) {
         page_fill(page, bytes, seed);
         return;
     }
@@ -125,7 +125,7 @@ void pool_page_fill(const struct tern_pool *map, uint8_t *page, size_t bytes, ui
 size_t pool_page_compare(const struct tern_pool *map, const uint8_t *page, size_t bytes,
                          uint64_t seed)
 {
-    if (!tern_pool_device(map))
+    if (!tern_pool_info(map)->device)
         return page_compare(page, bytes, seed);
     pool_bytes_get(map, room_for(bytes), page, bytes);
     return page_compare(room, bytes, seed);
@@ -133,7 +133,7 @@ size_t pool_page_compare(const struct tern_pool *map, const uint8_t *page, size_
 
 void pool_page_copy(const struct tern_pool *map, uint8_t *to, const uint8_t *from, size_t bytes)
 {
-    if (!tern_pool_device(map)) {
+    if (!tern_pool_info(map)->device) {
         memcpy(to, from, bytes);
         return;
     }

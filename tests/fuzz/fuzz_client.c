@@ -309,9 +309,9 @@ static void poll_all(struct tern *t)
 
 static void use(struct tern_pool *pool)
 {
-    uint8_t *base = tern_pool_base(pool);
+    uint8_t *base = tern_pool_info(pool)->base;
 
-    seen += base[0] + base[tern_pool_bytes(pool) - 1];
+    seen += base[0] + base[tern_pool_info(pool)->bytes - 1];
     (void)tern_done_step(pool, 1 + take());
     if (take() % 2)
         tern_pool_unmap(&pool);

@@ -136,16 +136,19 @@ TERN_API enum tern_err tern_pool_map(struct tern *t, uint64_t pool, uint32_t dea
 /* Unmaps the pool and sets *pool to NULL; NULL is allowed. No kernel may touch the pages any more.
  */
 TERN_API void tern_pool_unmap(struct tern_pool **pool);
-/* Returns the base of the mapping. Page i of a group lies at base + i * the group's page_bytes. For
- * a pool on a GPU the base is an address of that GPU (CUdeviceptr), which the CPU cannot touch. */
-TERN_API uint8_t *tern_pool_base(const struct tern_pool *p);
-/* Returns the UUID of the GPU that the mapping lies on, as `nvidia-smi -L` prints it; NULL: memory
- * of the host. Valid as long as the mapping. */
-TERN_API const char *tern_pool_device(const struct tern_pool *p);
-/* Returns that GPU's number in this process, as cudaSetDevice takes it; -1: memory of the host. */
-TERN_API int tern_pool_ordinal(const struct tern_pool *p);
-/* Returns the number of mapped bytes. */
-TERN_API uint64_t tern_pool_bytes(const struct tern_pool *p);
+/* A mapping. */
+struct tern_pool_info {
+    uint8_t *base;  /* page i of a group lies at base + i * the group's page_bytes. For a pool on
+                       a GPU it is an address of that GPU (CUdeviceptr), which the CPU cannot
+                       touch */
+    uint64_t bytes; /* mapped bytes */
+    const char *device; /* UUID of the GPU that it lies on, as `nvidia-smi -L` prints it; NULL:
+                           memory of the host */
+    int ordinal;        /* that GPU's number in this process, as cudaSetDevice takes it; -1: memory
+                           of the host */
+};
+/* Returns what this process has mapped; borrowed, and constant until the pool is unmapped. */
+TERN_API const struct tern_pool_info *tern_pool_info(const struct tern_pool *p);
 
 /* Equal blocks in the host's memory, such as one layer of pages or of an engine's own KV. Block k
  * begins at base + k * stride. */

@@ -75,6 +75,10 @@ class Layout(ct.Structure):
     ]
 
 
+class PoolInfo(ct.Structure):
+    _fields_ = [("base", ct.c_void_p), ("bytes", u64), ("device", ct.c_char_p), ("ordinal", ct.c_int)]
+
+
 class Namespace(ct.Structure):
     _fields_ = [(name, ct.c_char_p) for name in ("model", "revision", "kv_dtype", "lora", "salt")]
 
@@ -347,6 +351,7 @@ STRUCTS: dict[str, type[ct.Structure]] = {
     "tern_field": Field,
     "tern_group": Group,
     "tern_layout": Layout,
+    "tern_pool_info": PoolInfo,
     "tern_namespace": Namespace,
     "tern_extra_key": ExtraKey,
     "tern_tokens": Tokens,
@@ -402,10 +407,7 @@ _CALLS: dict[str, tuple[object, list[object]]] = {
     "tern_pool_open": (ct.c_int, [_P, ct.POINTER(Layout), u32, ct.POINTER(u64), ct.POINTER(u32)]),
     "tern_pool_close": (ct.c_int, [_P, u64, u32]),
     "tern_pool_map": (ct.c_int, [_P, u64, u32, ct.POINTER(_P)]),
-    "tern_pool_base": (_P, [_P]),
-    "tern_pool_bytes": (u64, [_P]),
-    "tern_pool_device": (ct.c_char_p, [_P]),
-    "tern_pool_ordinal": (ct.c_int, [_P]),
+    "tern_pool_info": (ct.POINTER(PoolInfo), [_P]),
     "tern_copy_blocks": (None, [ct.POINTER(Blocks), ct.POINTER(Blocks), u32, u64]),
     "tern_done_step": (ct.c_int, [_P, u64]),
     "tern_done_step_on_stream": (ct.c_int, [_P, u64, _P, ct.POINTER(ct.c_int)]),

@@ -395,11 +395,12 @@ class Pool:
         self.engine, self.handle, self.groups, self.align_tokens = engine, handle, groups, align_tokens
         self.connection = engine.connection
         self._mapped = mapped
-        size = int(lib.tern_pool_bytes(mapped))
-        device: bytes | None = lib.tern_pool_device(mapped)
+        info = lib.tern_pool_info(mapped).contents
+        size = int(info.bytes)
+        device: bytes | None = info.device
         self.device = device.decode() if device else None
-        self.ordinal: int | None = int(lib.tern_pool_ordinal(mapped)) if device else None
-        self.base = int(lib.tern_pool_base(mapped))
+        self.ordinal: int | None = int(info.ordinal) if device else None
+        self.base = int(info.base)
         # Arrays refer to this buffer, and the buffer to the connection. On a GPU there is none.
         self._bytes: Any = None if self.device else (ct.c_uint8 * size).from_address(self.base)
         if self._bytes is not None:

@@ -35,9 +35,9 @@ static uint8_t *page_of(const struct rank_place *at, uint32_t group, uint32_t in
 {
     uint64_t bytes = at->page_bytes[group], offset = index * bytes;
 
-    if (index == 0 || offset + bytes > tern_pool_bytes(at->map))
+    if (index == 0 || offset + bytes > tern_pool_info(at->map)->bytes)
         return NULL;
-    return tern_pool_base(at->map) + offset;
+    return tern_pool_info(at->map)->base + offset;
 }
 
 /* Returns the wrong bytes of one page; of a page outside the pool, all its bytes. */

@@ -188,7 +188,7 @@ static uint64_t pages_do(struct end *e, const struct end_pages *p, bool write)
             for (uint32_t r = 0; r < e->ranks; r++) {
                 uint64_t bytes = page_like(e, g, r, i, p->salt, like);
                 uint32_t index = page_index(p, e, g, i);
-                uint8_t *page = tern_pool_base(e->map[r]) + index * bytes;
+                uint8_t *page = tern_pool_info(e->map[r])->base + index * bytes;
 
                 if (index == 0) {
                     wrong += bytes;

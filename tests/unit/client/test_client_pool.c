@@ -196,9 +196,11 @@ TEST(pool_map_shares_bytes_and_leaves_no_descriptor_of_memory)
     assert_ok(tern_pool_map(t, 1, 2000, &pool));
     assert_ok(tern_pool_map(t, 1, 2000, &second));
     assert_int_equal(open_fds(), before + 1); /* one bell for both */
-    assert_int_equal(tern_pool_bytes(pool), BYTES);
-    base = tern_pool_base(pool);
-    tern_pool_base(pool)[100] = 0xab;
+    assert_int_equal(tern_pool_info(pool)->bytes, BYTES);
+    assert_null(tern_pool_info(pool)->device);
+    assert_int_equal(tern_pool_info(pool)->ordinal, -1);
+    base = tern_pool_info(pool)->base;
+    tern_pool_info(pool)->base[100] = 0xab;
     assert_int_equal(memory.region_at[OFFSET + 100], 0xab);
     memory.region_at[OFFSET + BYTES - 1] = 0xcd;
     assert_int_equal(base[BYTES - 1], 0xcd);
@@ -207,7 +209,7 @@ TEST(pool_map_shares_bytes_and_leaves_no_descriptor_of_memory)
     assert_null(pool);
     tern_pool_unmap(&pool);
     assert_string_equal(flags_of(base), "");
-    base = tern_pool_base(second);
+    base = tern_pool_info(second)->base;
     tern_destroy(t); /* unmaps the other one, then leaves */
     t = NULL;
     assert_string_equal(flags_of(base), "");
@@ -226,7 +228,7 @@ TEST(pool_map_forked_child_has_no_mapping)
     assert_ok(tern_pool_map(t, 1, 2000, &pool));
     pid = fork();
     if (pid == 0)
-        _exit(flags_of(tern_pool_base(pool))[0] == '\0' ? 0 : 1);
+        _exit(flags_of(tern_pool_info(pool)->base)[0] == '\0' ? 0 : 1);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
 }
@@ -278,7 +280,7 @@ TEST(pool_map_child_forked_while_it_maps_cannot_touch)
     fork_at_advice = false;
     assert_int_equal(forked, 2); /* the region and the control page */
     assert_int_equal(touched, 0);
-    assert_true(can_touch(tern_pool_base(pool)));
+    assert_true(can_touch(tern_pool_info(pool)->base));
     assert_ok(tern_done_step(pool, 1));
 }
 
@@ -295,9 +297,9 @@ TEST(destroy_in_a_forked_child_leaves_the_parent_alone)
     assert_ok(tern_pool_map(t, 1, 2000, &second));
     pid = fork();
     if (pid == 0) {
-        at = mmap(tern_pool_base(pool), BYTES, PROT_READ | PROT_WRITE,
+        at = mmap(tern_pool_info(pool)->base, BYTES, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-        if (at != tern_pool_base(pool))
+        if (at != tern_pool_info(pool)->base)
             _exit(1);
         tern_pool_unmap(&pool);
         tern_destroy(t);
@@ -344,7 +346,7 @@ TEST(pool_map_late_answer_its_descriptors_closed)
         assert_null(pool);
         assert_ok(tern_pool_map(t, 1, 2000, &pool));
         assert_int_equal(open_fds(), before + 1); /* the bell */
-        tern_pool_base(pool)[0] = 0x5a;
+        tern_pool_info(pool)->base[0] = 0x5a;
         assert_int_equal(memory.region_at[OFFSET], 0x5a);
         stop_pools(NULL);
     }
@@ -360,7 +362,7 @@ TEST(pool_map_late_refusal_leaves_the_next_answer_its_descriptors)
     assert_err(TERN_TIMED_OUT, tern_pool_map(t, 1, 50, &pool));
     assert_ok(tern_pool_map(t, 2, 2000, &pool));
     assert_int_equal(open_fds(), before + 1); /* the bell */
-    tern_pool_base(pool)[0] = 0x5a;
+    tern_pool_info(pool)->base[0] = 0x5a;
     assert_int_equal(memory.region_at[OFFSET], 0x5a);
 }
 
@@ -506,10 +508,10 @@ TEST(pool_after_the_connection_is_lost_stays_mapped_until_destroy)
 
     start_pools(GOOD, TERN_WORKER, 0);
     assert_ok(tern_pool_map(t, 1, 2000, &pool));
-    base = tern_pool_base(pool);
+    base = tern_pool_info(pool)->base;
     shutdown(fake.fd, SHUT_RDWR);
     assert_err(TERN_DAEMON_LOST, tern_ping(t, 1000));
-    tern_pool_base(pool)[1] = 1; /* a kernel in flight */
+    tern_pool_info(pool)->base[1] = 1; /* a kernel in flight */
     assert_ok(tern_done_step(pool, 1));
     tern_destroy(t);
     t = NULL;

@@ -451,7 +451,7 @@ TEST(pool_unmap_waits_for_steps_in_streams_that_the_host_writes)
 TEST(pool_unmap_leaves_the_page_to_a_stream_that_does_not_come_to_its_step)
 {
     static struct stream_steps *kept; /* for leak checkers */
-    const uint8_t *base = tern_pool_base(pool);
+    const uint8_t *base = tern_pool_info(pool)->base;
     uint8_t *control = pool->control;
 
     in.hang(0);
