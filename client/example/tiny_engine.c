@@ -113,7 +113,7 @@ static void start(struct engine *e, const char *socket)
     }
     /* This one process is the scheduler and the only rank. With more ranks each process joins for
      * itself. */
-    must(e, tern_join(e->tern, "tiny", TERN_BOTH, 0, 1, 0), "joining");
+    must(e, tern_join(e->tern, "tiny", TERN_BOTH, 0, 1, NULL, 0), "joining");
     must(e, tern_pool_open(e->tern, &layout, 0, &e->pool, &e->align), "opening a pool");
     must(e, tern_pool_map(e->tern, e->pool, 0, &e->mapped), "mapping the pool");
     printf("engine: %llu KiB mapped at %p, prefixes are shared every %u tokens\n",

@@ -64,7 +64,7 @@ static void join(struct host *h, const char *socket, const char *name)
     struct tern_layout layout = {&group, 1, .bytes = 1 << 20, .host_bytes = 1 << 20};
 
     must(h, tern_connect(socket, 0, &h->tern));
-    must(h, tern_join(h->tern, name, TERN_BOTH, 0, 1, 0));
+    must(h, tern_join(h->tern, name, TERN_BOTH, 0, 1, NULL, 0));
     must(h, tern_pool_open(h->tern, &layout, 0, &h->pool, NULL));
     must(h, tern_pool_map(h->tern, h->pool, 0, &h->map));
 }

@@ -81,7 +81,7 @@ static enum tern_err join(struct tern_block_set *set, const struct tern_block_co
         return set_error(set->t, TERN_INTERNAL,
                          "the system has no random numbers (getrandom failed)");
     snprintf(name, sizeof name, "blocks-%d-%016" PRIx64, (int)getpid(), drawn);
-    return tern_join_device(set->t, name, TERN_BOTH, 0, 1, c->device, blocks_left_ms(deadline_ns));
+    return tern_join(set->t, name, TERN_BOTH, 0, 1, c->device, blocks_left_ms(deadline_ns));
 }
 
 /* A daemon that supports blocks, and knows the peer, answers that there is no such pool. */

@@ -222,13 +222,7 @@ void tern_destroy(struct tern *t)
 }
 
 enum tern_err tern_join(struct tern *t, const char *name, enum tern_role role, uint32_t rank,
-                        uint32_t world, uint32_t deadline_ms)
-{
-    return tern_join_device(t, name, role, rank, world, NULL, deadline_ms);
-}
-
-enum tern_err tern_join_device(struct tern *t, const char *name, enum tern_role role, uint32_t rank,
-                               uint32_t world, const char *device, uint32_t deadline_ms)
+                        uint32_t world, const char *device, uint32_t deadline_ms)
 {
     ENTER(t);
     Tern__Wire__EngineJoin m = TERN__WIRE__ENGINE_JOIN__INIT;

@@ -98,7 +98,7 @@ static struct tern_layout layout_of(struct tern_group *g, uint32_t page_bytes, u
 static bool rank_join(struct tern **ret, const char *name, uint32_t r)
 {
     return tern_connect(tenant, 5000, ret) == TERN_OK &&
-           tern_join(*ret, name, r == 0 ? TERN_BOTH : TERN_WORKER, r, RANKS, 5000) == TERN_OK;
+           tern_join(*ret, name, r == 0 ? TERN_BOTH : TERN_WORKER, r, RANKS, NULL, 5000) == TERN_OK;
 }
 
 static bool engine_join(struct engine *e, const char *name)

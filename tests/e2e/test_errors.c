@@ -119,7 +119,7 @@ TEST(err_conflict)
 {
     struct tern *other = rig_connected(rig.socket);
 
-    provoked(other, TERN_CONFLICT, tern_join(other, "engine", TERN_BOTH, 0, 1, 0),
+    provoked(other, TERN_CONFLICT, tern_join(other, "engine", TERN_BOTH, 0, 1, NULL, 0),
              "joining as a rank that is taken");
     tern_destroy(other);
 }
@@ -158,7 +158,7 @@ TEST(err_busy)
     struct tern *half = rig_connected(rig.socket);
     uint64_t handle;
 
-    assert_ok(half, tern_join(half, "half", TERN_SCHEDULER, 0, 1, 0));
+    assert_ok(half, tern_join(half, "half", TERN_SCHEDULER, 0, 1, NULL, 0));
     provoked(half, TERN_BUSY, tern_pool_open(half, &layout, 0, &handle, NULL),
              "a pool before every rank has joined");
     tern_destroy(half);

@@ -86,7 +86,7 @@ static struct engine victim_engine(void)
     e.map = NULL;
     if (tern_connect(rig.socket, RIG_WAIT_MS, &e.tern) != TERN_OK ||
         tern_batch_create(e.tern, &e.batch) != TERN_OK ||
-        tern_join(e.tern, "victim", TERN_BOTH, 0, 1, RIG_WAIT_MS) != TERN_OK ||
+        tern_join(e.tern, "victim", TERN_BOTH, 0, 1, NULL, RIG_WAIT_MS) != TERN_OK ||
         tern_pool_map(e.tern, e.pool, RIG_WAIT_MS, &e.map) != TERN_OK)
         _exit(2);
     return e;
@@ -434,7 +434,7 @@ TEST_WITH(fault_26_a_request_repeated_after_a_lost_answer_has_one_effect, start,
         assert_ok(t, tern_namespace_reset(t, &survivor.ns, RIG_WAIT_MS, &nodes[i]));
     effects += nodes[1] > nodes[0]; /* it returns how many are still held, which must not grow */
     for (uint32_t i = 0; i < 2; i++)
-        assert_ok(t, tern_join(t, "survivor", TERN_BOTH, 0, 1, RIG_WAIT_MS));
+        assert_ok(t, tern_join(t, "survivor", TERN_BOTH, 0, 1, NULL, RIG_WAIT_MS));
     injected += 5;
     assert_ok(
         t,

@@ -220,7 +220,7 @@ TEST(e1_engine_killed_with_a_lease)
         d.e.tern = NULL;
         d.e.map = NULL;
         if (tern_connect(rig.socket, RIG_WAIT_MS, &d.e.tern) != TERN_OK ||
-            tern_join(d.e.tern, "victim", TERN_BOTH, 0, 1, RIG_WAIT_MS) != TERN_OK ||
+            tern_join(d.e.tern, "victim", TERN_BOTH, 0, 1, NULL, RIG_WAIT_MS) != TERN_OK ||
             tern_pool_map(d.e.tern, d.e.pool, RIG_WAIT_MS, &d.e.map) != TERN_OK)
             _exit(2);
         d.lease = lease_of(&d.e, 24, 64);

@@ -44,7 +44,7 @@ static struct client client_of(const char *socket, const char *name)
     struct client c = {.t = rig_connected(socket)};
     enum tern_err err;
 
-    wait_until((err = tern_join(c.t, name, TERN_WORKER, 0, 1, 0)) != TERN_BUSY);
+    wait_until((err = tern_join(c.t, name, TERN_WORKER, 0, 1, NULL, 0)) != TERN_BUSY);
     assert_ok(c.t, err);
     assert_ok(c.t, tern_pool_open(c.t, &layout, RIG_WAIT_MS, &c.pool, NULL));
     assert_ok(c.t, tern_pool_map(c.t, c.pool, RIG_WAIT_MS, &c.map));
@@ -479,7 +479,7 @@ TEST(pages_of_a_killed_process_come_back_when_its_engine_has_ended)
         struct client by;
 
         check(tern_connect(rig.socket, RIG_WAIT_MS, &by.t) == TERN_OK);
-        check(tern_join(by.t, "chat", TERN_SCHEDULER, 0, 1, RIG_WAIT_MS) == TERN_OK);
+        check(tern_join(by.t, "chat", TERN_SCHEDULER, 0, 1, NULL, RIG_WAIT_MS) == TERN_OK);
         check(tern_records_map(by.t, RIG_WAIT_MS, &by.m) == TERN_OK);
         check(tern_turn_begin(by.t, s, RIG_WAIT_MS, &turn) == TERN_OK);
         check(prepare_pages(&by, turn, MOST, &at) == TERN_OK);
@@ -552,7 +552,7 @@ FIXTURE(start_without)
 TEST_WITH(a_tenant_without_record_memory_is_told_so, start_without, stop)
 {
     assert_err(TERN_INVALID, tern_records_map(own.t, 0, &own.m)); /* it has joined no engine */
-    assert_ok(own.t, tern_join(own.t, "chat", TERN_BOTH, 0, 1, 0));
+    assert_ok(own.t, tern_join(own.t, "chat", TERN_BOTH, 0, 1, NULL, 0));
     assert_err(TERN_UNSUPPORTED, tern_records_map(own.t, 0, &own.m));
     assert_non_null(strstr(tern_error_text(own.t, NULL), "set its record_memory"));
 }

@@ -73,9 +73,8 @@ static void join(struct apart *e, const char *name, uint32_t world, uint32_t fir
     for (uint32_t r = 0; r < world; r++) {
         snprintf(device, sizeof device, "gpu-%u", first + r);
         assert_ok(NULL, tern_connect(d.socket, CALL_MS, &e->rank[r]));
-        assert_ok(e->rank[r],
-                  tern_join_device(e->rank[r], name, r ? TERN_WORKER : TERN_BOTH, r, world,
-                                   first == UINT32_MAX ? NULL : device, CALL_MS));
+        assert_ok(e->rank[r], tern_join(e->rank[r], name, r ? TERN_WORKER : TERN_BOTH, r, world,
+                                        first == UINT32_MAX ? NULL : device, CALL_MS));
     }
 }
 
@@ -196,12 +195,12 @@ TEST_WITH(regions_a_device_that_is_none_or_anothers_is_refused, set_up, tear_dow
     daemon_up(2, true);
     assert_ok(NULL, tern_connect(d.socket, CALL_MS, &t));
     assert_ok(NULL, tern_connect(d.socket, CALL_MS, &second));
-    assert_err(TERN_INVALID, tern_join_device(t, "e", TERN_BOTH, 0, 2, "gpu-2", CALL_MS));
-    assert_err(TERN_INVALID, tern_join_device(t, "e", TERN_BOTH, 0, 2, "0", CALL_MS));
-    assert_ok(t, tern_join_device(t, "e", TERN_BOTH, 0, 2, "gpu-1", CALL_MS));
-    assert_err(TERN_CONFLICT, tern_join_device(second, "e", TERN_WORKER, 1, 2, "gpu-1", CALL_MS));
-    assert_err(TERN_CONFLICT, tern_join(second, "e", TERN_WORKER, 1, 2, CALL_MS));
-    assert_ok(second, tern_join_device(second, "e", TERN_WORKER, 1, 2, "gpu-0", CALL_MS));
+    assert_err(TERN_INVALID, tern_join(t, "e", TERN_BOTH, 0, 2, "gpu-2", CALL_MS));
+    assert_err(TERN_INVALID, tern_join(t, "e", TERN_BOTH, 0, 2, "0", CALL_MS));
+    assert_ok(t, tern_join(t, "e", TERN_BOTH, 0, 2, "gpu-1", CALL_MS));
+    assert_err(TERN_CONFLICT, tern_join(second, "e", TERN_WORKER, 1, 2, "gpu-1", CALL_MS));
+    assert_err(TERN_CONFLICT, tern_join(second, "e", TERN_WORKER, 1, 2, NULL, CALL_MS));
+    assert_ok(second, tern_join(second, "e", TERN_WORKER, 1, 2, "gpu-0", CALL_MS));
     tern_destroy(second);
     tern_destroy(t);
     join(&e, "plain", 2, UINT32_MAX);

@@ -68,7 +68,8 @@ static void start_engine(void)
         enum tern_err err;
 
         client[i] = rig_connected(rig.socket);
-        wait_until((err = tern_join(client[i], NAME, TERN_WORKER, i, CLIENTS, 0)) != TERN_BUSY);
+        wait_until((err = tern_join(client[i], NAME, TERN_WORKER, i, CLIENTS, NULL, 0)) !=
+                   TERN_BUSY);
         assert_ok(client[i], err);
     }
     t = client[0];
@@ -408,7 +409,7 @@ TEST(m_i_the_slot_after_a_client_was_killed)
         struct tern *by;
 
         check(tern_connect(rig.socket, RIG_WAIT_MS, &by) == TERN_OK);
-        check(tern_join(by, NAME, TERN_SCHEDULER, 0, CLIENTS, RIG_WAIT_MS) == TERN_OK);
+        check(tern_join(by, NAME, TERN_SCHEDULER, 0, CLIENTS, NULL, RIG_WAIT_MS) == TERN_OK);
         check(tern_turn_begin(by, own, RIG_WAIT_MS, &turn) == TERN_OK);
         check(work(by, turn, &r) == TERN_OK);
         check(proc_send(fd, &turn, sizeof turn));

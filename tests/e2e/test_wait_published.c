@@ -29,9 +29,9 @@ static void engine_up(void)
     const struct tern_layout layout = {.groups = &kv, .ngroups = 1, .bytes = 64 * PAGE};
 
     scheduler = rig_connected(d.socket);
-    assert_ok(scheduler, tern_join(scheduler, "e", TERN_SCHEDULER, 0, 1, RIG_WAIT_MS));
+    assert_ok(scheduler, tern_join(scheduler, "e", TERN_SCHEDULER, 0, 1, NULL, RIG_WAIT_MS));
     rank = rig_connected(d.socket);
-    assert_ok(rank, tern_join(rank, "e", TERN_WORKER, 0, 1, RIG_WAIT_MS));
+    assert_ok(rank, tern_join(rank, "e", TERN_WORKER, 0, 1, NULL, RIG_WAIT_MS));
     assert_ok(scheduler, tern_pool_open(scheduler, &layout, RIG_WAIT_MS, &pool, NULL));
     assert_ok(rank, tern_pool_map(rank, pool, RIG_WAIT_MS, &map));
 }

@@ -27,8 +27,7 @@ static enum tern_err open_pool(struct engine *e, const char *socket, const char 
     if (err == TERN_OK)
         err = tern_batch_create(e->tern, &e->batch);
     if (err == TERN_OK)
-        err = device ? tern_join_device(e->tern, name, TERN_BOTH, 0, 1, device, call_ms)
-                     : tern_join(e->tern, name, TERN_BOTH, 0, 1, call_ms);
+        err = tern_join(e->tern, name, TERN_BOTH, 0, 1, device, call_ms);
     if (err == TERN_OK)
         err = tern_pool_open(e->tern, layout, call_ms, &e->pool, NULL);
     return err;

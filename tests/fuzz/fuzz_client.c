@@ -413,7 +413,7 @@ static enum tern_err one_call(struct tern *t, uint64_t cookie)
     enum tern_err err;
 
     switch (kind % 16) {
-    case 0: return tern_join(t, "e", TERN_BOTH, 0, 1, 1);
+    case 0: return tern_join(t, "e", TERN_BOTH, 0, 1, NULL, 1);
     case 1:
     case 2:
     case 3: return pool_call(t, kind % 16 - 1);

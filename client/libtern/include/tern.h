@@ -162,24 +162,22 @@ enum tern_role { TERN_SCHEDULER = 0, TERN_WORKER = 1, TERN_BOTH = 2 };
  * ranks have joined. The same connection may repeat the call. One connection of the engine can join
  * as TERN_SCHEDULER: that of a pure scheduler, or a second one of a rank's process, for another
  * thread.
- *   INVALID   world is above the number of the tenant's regions, or rank is not below world.
- *   CONFLICT  The engine was joined with another world, another connection has the rank or is the
- *             scheduler, or this connection has already joined another engine or as another rank.
+ *
+ * `device` names the device of this rank: its pages lie in the tenant's region of that device. It
+ * is the device's UUID as the daemon's configuration has it, or the region's index ("0") if the
+ * configuration names none, at most 47 bytes. NULL: the pages of rank r lie in region r. Engines on
+ * different devices run side by side, each with all of its regions' memory. Engines can share a
+ * pool if their ranks are on the same devices in the same order. A pure scheduler has no device.
+ *   INVALID   world is above the number of the tenant's regions, rank is not below world, or the
+ *             tenant has no region on that device.
+ *   CONFLICT  The engine was joined with another world; another connection has the rank, or is the
+ *             scheduler; this connection has already joined another engine or as another rank;
+ *             another rank of the engine is on that device; or some ranks of the engine name their
+ *             devices and others do not.
  *   BUSY      Processes of an earlier engine of that name have not exited yet. Wait for them. */
 TERN_API enum tern_err tern_join(struct tern *t, const char *name, enum tern_role role,
-                                 uint32_t rank, uint32_t world, uint32_t deadline_ms);
-/* Joins as tern_join does, and names the device of this rank: its pages lie in the tenant's region
- * of that device. `device` is the device's UUID as the daemon's configuration has it, or the
- * region's index ("0") if the configuration names none. At most 47 bytes. With NULL, as in
- * tern_join, the pages of rank r lie in region r. Engines on different devices run side by side,
- * each with all of its regions' memory. Engines can share a pool if their ranks are on the same
- * devices in the same order. A pure scheduler has no device.
- *   INVALID   The tenant has no region on that device.
- *   CONFLICT  As for tern_join; another rank of the engine is on that device; or some ranks of the
- *             engine name their devices and others do not. */
-TERN_API enum tern_err tern_join_device(struct tern *t, const char *name, enum tern_role role,
-                                        uint32_t rank, uint32_t world, const char *device,
-                                        uint32_t deadline_ms);
+                                 uint32_t rank, uint32_t world, const char *device,
+                                 uint32_t deadline_ms);
 
 /* ---- the rest, by subject ---- */
 

@@ -263,7 +263,7 @@ class Connection:
             deadline_ms: deadline in milliseconds; 0: libtern's default.
         """
         self._check(
-            lib.tern_join_device(
+            lib.tern_join(
                 self._p,
                 encoded("name", name),
                 choice(ROLES, "role", role),

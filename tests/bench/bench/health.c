@@ -115,7 +115,7 @@ static bool client_join(struct side *s, uint32_t i)
     c->number = i;
     return is_ok(NULL, "connecting", tern_connect(s->daemon.socket, MEMBER_CALL_MS, &c->tern)) &&
            is_ok(c->tern, "joining",
-                 tern_join(c->tern, "health", i == 0 ? TERN_BOTH : TERN_WORKER, i, CLIENTS,
+                 tern_join(c->tern, "health", i == 0 ? TERN_BOTH : TERN_WORKER, i, CLIENTS, NULL,
                            MEMBER_CALL_MS));
 }
 

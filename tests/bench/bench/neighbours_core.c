@@ -59,7 +59,7 @@ static enum a_answer get_and_give_in_time(struct tenant_a *a)
 
 static enum a_answer join_as(struct tenant_a *a, struct tern *t, const char *name)
 {
-    return a_answer_of(a, t, tern_join(t, name, TERN_BOTH, 0, 2, MEMBER_CALL_MS));
+    return a_answer_of(a, t, tern_join(t, name, TERN_BOTH, 0, 2, NULL, MEMBER_CALL_MS));
 }
 
 static bool connect_one(struct tenant_a *a)

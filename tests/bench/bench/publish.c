@@ -46,9 +46,9 @@ static bool start_engine(struct publish *p)
         return member_ok(&p->scheduler, "connecting", TERN_DAEMON_LOST);
     p->scheduler.tern = t;
     return member_ok(&p->scheduler, "joining as scheduler",
-                     tern_join(t, "publish", TERN_SCHEDULER, 0, 1, MEMBER_CALL_MS)) &&
+                     tern_join(t, "publish", TERN_SCHEDULER, 0, 1, NULL, MEMBER_CALL_MS)) &&
            member_ok(&p->scheduler, "joining as rank",
-                     tern_join(p->rank, "publish", TERN_WORKER, 0, 1, MEMBER_CALL_MS)) &&
+                     tern_join(p->rank, "publish", TERN_WORKER, 0, 1, NULL, MEMBER_CALL_MS)) &&
            member_ok(&p->scheduler, "opening the pool",
                      tern_pool_open(t, &g.layout, MEMBER_CALL_MS, &pool, NULL)) &&
            member_ok(&p->scheduler, "mapping it",

@@ -152,7 +152,7 @@ enum tern_err rank_join(struct tern *t, const char *engine, enum tern_role role,
     bool decode = strcmp(engine, ENGINE_DECODE) == 0;
     char device[DEVICE_MAX];
 
-    return tern_join_device(
+    return tern_join(
         t, engine, role, rank, ranks,
         named(getenv(decode ? "TERN_DECODE_DEVICES" : "TERN_PREFILL_DEVICES"), rank, device), ms);
 }

@@ -95,7 +95,7 @@ static enum tern_err join(struct end *e, const char *socket, const char *name)
     for (uint32_t r = 0; r < e->ranks && err == TERN_OK; r++) {
         err = tern_connect(socket, END_CALL_MS, &e->tern[r]);
         if (err == TERN_OK)
-            err = tern_join(e->tern[r], name, r == 0 ? TERN_BOTH : TERN_WORKER, r, e->ranks,
+            err = tern_join(e->tern[r], name, r == 0 ? TERN_BOTH : TERN_WORKER, r, e->ranks, NULL,
                             END_CALL_MS);
     }
     e->engine.tern = e->tern[0];

@@ -669,9 +669,9 @@ TEST(call_arguments_wrong_invalid_without_a_request)
     assert_err(TERN_INVALID, tern_batch_snapshot_release(batch, 1));
     assert_int_equal(tern_batch_count(batch), TERN_BATCH_OPS_MAX);
     tern_batch_destroy(batch);
-    assert_err(TERN_INVALID, tern_join(t, "", TERN_BOTH, 0, 1, 100));
-    assert_err(TERN_INVALID, tern_join(t, "e", TERN_BOTH, 1, 1, 100));
-    assert_err(TERN_INVALID, tern_join(t, "e", TERN_BOTH, 0, TERN_RANKS_MAX + 1, 100));
+    assert_err(TERN_INVALID, tern_join(t, "", TERN_BOTH, 0, 1, NULL, 100));
+    assert_err(TERN_INVALID, tern_join(t, "e", TERN_BOTH, 1, 1, NULL, 100));
+    assert_err(TERN_INVALID, tern_join(t, "e", TERN_BOTH, 0, TERN_RANKS_MAX + 1, NULL, 100));
     assert_err(TERN_INVALID, tern_pool_open(t, &layout, 100, &pool, NULL));
     assert_err(TERN_INVALID,
                tern_fetch(t, 1, &(struct tern_fetch){.peer = "", .step = TERN_STEP_NONE}, 100, &r));
@@ -739,7 +739,7 @@ static void serve_joins(struct fake *f)
 TEST(client_join_names_role_rank_and_world)
 {
     start(serve_joins, NULL);
-    assert_ok(tern_join(t, "e", TERN_WORKER, 2, 4, 2000));
+    assert_ok(tern_join(t, "e", TERN_WORKER, 2, 4, NULL, 2000));
 }
 
 /* ---- the asynchronous form ---- */

@@ -173,7 +173,7 @@ static void start_pools(enum twist twist, enum tern_role role, uint32_t rank)
 {
     memory_init(&memory, twist);
     start(serve_pools, &memory);
-    assert_ok(tern_join(t, "engine", role, rank, 4, 2000));
+    assert_ok(tern_join(t, "engine", role, rank, 4, NULL, 2000));
 }
 
 FIXTURE(stop_pools)

@@ -129,7 +129,7 @@ static void start_as(enum tern_role role)
 {
     memory_init();
     start(serve_pools, NULL);
-    assert_ok(tern_join(t, "engine", role, role == TERN_SCHEDULER ? 0 : RANK, 4, 2000));
+    assert_ok(tern_join(t, "engine", role, role == TERN_SCHEDULER ? 0 : RANK, 4, NULL, 2000));
     assert_ok(tern_pool_map(t, 1, 2000, &pool));
 }
 

@@ -537,7 +537,7 @@ static uint32_t every_call(void)
     uint32_t asked = 0;
     uint64_t handle;
 
-    assert_ok(tern_join(t, "e", TERN_BOTH, 0, 1, 0));
+    assert_ok(tern_join(t, "e", TERN_BOTH, 0, 1, NULL, 0));
     asked++;
     assert_gone(tern_pool_open(t, &layout, 0, &handle, NULL));
     assert_gone(tern_pool_map(t, 1, 0, &mapped));
