@@ -159,14 +159,8 @@ enum tern_err tern_wait_published(struct tern *t, uint64_t step, uint32_t deadli
 }
 
 enum tern_err tern_namespace_reset(struct tern *t, const struct tern_namespace *ns,
-                                   uint32_t deadline_ms, uint32_t *ret_nodes)
-{
-    return tern_namespace_reset_peers(t, ns, deadline_ms, ret_nodes, NULL);
-}
-
-enum tern_err tern_namespace_reset_peers(struct tern *t, const struct tern_namespace *ns,
-                                         uint32_t deadline_ms, uint32_t *ret_nodes,
-                                         uint32_t *ret_unreached)
+                                   uint32_t deadline_ms, uint32_t *ret_nodes,
+                                   uint32_t *ret_unreached)
 {
     ENTER(t);
     Tern__Wire__NamespaceReset m = TERN__WIRE__NAMESPACE_RESET__INIT;

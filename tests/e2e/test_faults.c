@@ -431,7 +431,7 @@ TEST_WITH(fault_26_a_request_repeated_after_a_lost_answer_has_one_effect, start,
     effects += !alike(&r[0], &r[1]);
     effects += twice(&s, (struct engine_op){.kind = ENGINE_ABORT, .step = TERN_STEP_NONE});
     for (uint32_t i = 0; i < 2; i++)
-        assert_ok(t, tern_namespace_reset(t, &survivor.ns, RIG_WAIT_MS, &nodes[i]));
+        assert_ok(t, tern_namespace_reset(t, &survivor.ns, RIG_WAIT_MS, &nodes[i], NULL));
     effects += nodes[1] > nodes[0]; /* it returns how many are still held, which must not grow */
     for (uint32_t i = 0; i < 2; i++)
         assert_ok(t, tern_join(t, "survivor", TERN_BOTH, 0, 1, NULL, RIG_WAIT_MS));

@@ -84,7 +84,7 @@ TEST(reset_of_a_namespace_reaches_the_peers)
     assert_int_equal(fetched(&b, &matched), TOKENS);
     assert_int_equal(matched, 0);
 
-    assert_ok(b.tern, tern_namespace_reset_peers(b.tern, &ns, RIG_WAIT_MS, NULL, &unreached));
+    assert_ok(b.tern, tern_namespace_reset(b.tern, &ns, RIG_WAIT_MS, NULL, &unreached));
     assert_int_equal(unreached, 0);
     is_known_to_all();
     assert_int_equal(fetched(&b, &matched), 0);
@@ -143,8 +143,7 @@ TEST(reset_that_was_repeated_does_not_come_back)
         b = rig_engine(dest.socket, "decode", 64, 64 * PAGE);
         unreached = 1;
         for (uint32_t tries = 0; unreached > 0 && tries < 10000; tries++)
-            assert_ok(b.tern,
-                      tern_namespace_reset_peers(b.tern, &ns, RIG_WAIT_MS, NULL, &unreached));
+            assert_ok(b.tern, tern_namespace_reset(b.tern, &ns, RIG_WAIT_MS, NULL, &unreached));
         assert_int_equal(unreached, 0);
         starts_again(&source, dir, &options[0]);
         a = rig_engine(source.socket, "prefill", 64, 64 * PAGE);

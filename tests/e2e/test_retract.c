@@ -311,11 +311,11 @@ TEST_WITH(namespace_reset_hides_everything_at_once, start, stop)
     uint32_t nodes = 0;
 
     run_session(&s, 6);
-    assert_ok(e.tern, tern_namespace_reset(e.tern, &others, 0, &nodes));
+    assert_ok(e.tern, tern_namespace_reset(e.tern, &others, 0, &nodes, NULL));
     assert_int_equal(nodes, 0);
     assert_ok(e.tern, tern_peek(e.tern, e.pool, &e.ns, &list, 0, &depths));
     assert_int_equal(depths.resumable, CHUNKS * L);
-    assert_ok(e.tern, tern_namespace_reset(e.tern, &e.ns, 0, &nodes));
+    assert_ok(e.tern, tern_namespace_reset(e.tern, &e.ns, 0, &nodes, NULL));
     assert_true(nodes > 0); /* the session pins them */
     assert_ok(e.tern, tern_peek(e.tern, e.pool, &e.ns, &list, 0, &depths));
     assert_int_equal(depths.history, 0);

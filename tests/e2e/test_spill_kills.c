@@ -317,7 +317,7 @@ static bool reset(struct at at)
     s->doubtful = true;
     for (uint32_t i = 0; i < TALKS; i++)
         talk[at.tenant][at.space][i].acked = 0;
-    if (!lives(of, "reset", tern_namespace_reset(of->tern, &of->ns, RIG_WAIT_MS, NULL)))
+    if (!lives(of, "reset", tern_namespace_reset(of->tern, &of->ns, RIG_WAIT_MS, NULL, NULL)))
         return false;
     s->doubtful = false;
     s->version++;

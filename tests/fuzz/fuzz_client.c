@@ -426,7 +426,7 @@ static enum tern_err one_call(struct tern *t, uint64_t cookie)
     case 10: return tern_fetch_cancel(t, 3, 1);
     case 11: return tern_retract(t, 3, TERN_RETRACT_HOST, TERN_STEP_NONE, 1, &away);
     case 12: err = tern_recover(t, 3, 1, &result); break;
-    case 13: return tern_namespace_reset(t, &ns, 1, &nodes);
+    case 13: return tern_namespace_reset(t, &ns, 1, &nodes, NULL);
     case 14: return told(t, kind / 16 % 2);
     default: return submit(t, kind / 16, &list, cookie);
     }

@@ -417,19 +417,17 @@ TERN_API enum tern_err tern_recover(struct tern *t, tern_session s, uint32_t dea
 
 /* Resets a namespace, for new weights under an old name: from now on nothing that was committed
  * under `ns`, in any pool of the tenant, is found here, on the disk or by a fetch from a peer.
- * Sessions that run in the namespace can finish. *ret_nodes (may be NULL): the number of prefix
- * nodes that are still pinned; each is freed when nobody pins it. The call may be repeated. The
- * call waits until the connected peers, and their peers in turn, have reset the namespace, too.
+ * Sessions that run in the namespace can finish. The call may be repeated. It waits until the
+ * connected peers, and their peers in turn, have reset the namespace, too.
+ *
+ * *ret_nodes (may be NULL): the number of prefix nodes that are still pinned; each is freed when
+ * nobody pins it. *ret_unreached (may be NULL): the number of peers that the reset has not fully
+ * reached: peers that are not connected and get the reset when they are, and peers that themselves
+ * wait for such a peer. 0: the old content is gone for good. Else the old content stays gone as
+ * long as this daemon runs; if the daemon restarts before these peers got the reset, retry.
  *   BUSY  Too many resets wait for peers that are not connected. Nothing was reset. */
 TERN_API enum tern_err tern_namespace_reset(struct tern *t, const struct tern_namespace *ns,
-                                            uint32_t deadline_ms, uint32_t *ret_nodes);
-/* Resets as tern_namespace_reset does. *ret_unreached (may be NULL): the number of peers that the
- * reset has not fully reached: peers that are not connected and get the reset when they are, and
- * peers that themselves wait for such a peer. 0: the old content is gone for good. Else the old
- * content stays gone as long as this daemon runs; if the daemon restarts before these peers got the
- * reset, retry. */
-TERN_API enum tern_err tern_namespace_reset_peers(struct tern *t, const struct tern_namespace *ns,
-                                                  uint32_t deadline_ms, uint32_t *ret_nodes,
-                                                  uint32_t *ret_unreached);
+                                            uint32_t deadline_ms, uint32_t *ret_nodes,
+                                            uint32_t *ret_unreached);
 
 #endif

@@ -473,7 +473,7 @@ _CALLS: dict[str, tuple[object, list[object]]] = {
     "tern_store": (ct.c_int, [_P, u64, u32, u32, ct.POINTER(Stored)]),
     "tern_retract": (ct.c_int, [_P, u64, ct.c_int, u64, u32, ct.POINTER(Retracted)]),
     "tern_recover": (ct.c_int, [_P, u64, u32, _RESULT]),
-    "tern_namespace_reset_peers": (ct.c_int, [_P, _NS, u32, ct.POINTER(u32), ct.POINTER(u32)]),
+    "tern_namespace_reset": (ct.c_int, [_P, _NS, u32, ct.POINTER(u32), ct.POINTER(u32)]),
     "tern_stats": (ct.c_int, [_P, u32, _J]),
     "tern_ping": (ct.c_int, [_P, u32]),
     "tern_submit_match": (ct.c_int, [_P, u64, _TOKENS, u64, u64]),

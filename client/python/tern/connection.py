@@ -218,7 +218,7 @@ class Connection:
         """
         nodes, unreached = ct.c_uint32(), ct.c_uint32()
         self._check(
-            lib.tern_namespace_reset_peers(
+            lib.tern_namespace_reset(
                 self._p, ct.byref(ns._c()), milliseconds(deadline_ms), ct.byref(nodes), ct.byref(unreached)
             )
         )

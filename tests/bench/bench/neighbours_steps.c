@@ -111,7 +111,7 @@ static enum a_answer prompt(struct tenant_a *a, const struct prompts *p, uint32_
     else
         engine_free(&s);
     if (err == TERN_OK && !p->keeps)
-        err = tern_namespace_reset(e->tern, &e->ns, WAIT_MS, &nodes);
+        err = tern_namespace_reset(e->tern, &e->ns, WAIT_MS, &nodes, NULL);
     return a_answer_of(a, e->tern, err);
 }
 

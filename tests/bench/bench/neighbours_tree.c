@@ -212,7 +212,8 @@ static bool nodes_leave(struct tenant_a *a)
 
     a->serial = a->nconns = 0;
     return session_close(a, a->held[0]) == TERN_OK &&
-           tern_namespace_reset(a->engine.tern, &a->engine.ns, MEMBER_CALL_MS, &nodes) == TERN_OK &&
+           tern_namespace_reset(a->engine.tern, &a->engine.ns, MEMBER_CALL_MS, &nodes, NULL) ==
+               TERN_OK &&
            session_open(a, &a->engine.ns) == TERN_OK;
 }
 

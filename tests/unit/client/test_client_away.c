@@ -514,10 +514,10 @@ TEST(namespace_reset_tells_nodes_that_are_held)
     uint32_t nodes = 0;
 
     start(serve_requests, NULL);
-    assert_ok(tern_namespace_reset(t, &ns, 2000, &nodes));
+    assert_ok(tern_namespace_reset(t, &ns, 2000, &nodes, NULL));
     assert_int_equal(nodes, 300);
-    assert_ok(tern_namespace_reset(t, &ns, 2000, NULL));
-    assert_err(TERN_INVALID, tern_namespace_reset(t, NULL, 2000, &nodes));
+    assert_ok(tern_namespace_reset(t, &ns, 2000, NULL, NULL));
+    assert_err(TERN_INVALID, tern_namespace_reset(t, NULL, 2000, &nodes, NULL));
 }
 
 TEST(pool_open_asks_for_the_host_tier)

@@ -558,7 +558,7 @@ static uint32_t every_call(void)
     assert_gone(tern_fetch_cancel(t, 1, 0));
     assert_gone(tern_retract(t, 1, TERN_RETRACT_DROP, TERN_STEP_NONE, 0, &away));
     assert_gone(tern_recover(t, 1, 0, &r));
-    assert_gone(tern_namespace_reset(t, &ns, 0, NULL));
+    assert_gone(tern_namespace_reset(t, &ns, 0, NULL, NULL));
     assert_gone(tern_stats(t, 0, &json));
     assert_gone(tern_ping(t, 0));
     assert_ok(tern_submit_match(t, 1, &list, TERN_STEP_NONE, 1));
