@@ -117,7 +117,8 @@ static int run_watch(struct ctl *ctl)
     struct tern_answer answer;
 
     ctl_connect(ctl);
-    if (tern_subscribe(ctl->tern, NULL, ctl->from, WATCH_COOKIE) != TERN_OK)
+    if (tern_subscribe(ctl->tern, &(struct tern_subscription){.from = ctl->from}, WATCH_COOKIE) !=
+        TERN_OK)
         ctl_fail(CTL_FAILED, "watch: %s", tern_error_text(ctl->tern, NULL));
     next_answer(ctl, &answer);
     show_begin(ctl, answer.events->next);

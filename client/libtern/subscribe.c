@@ -14,45 +14,28 @@ static enum tern_err subscribe(struct tern *t, const Tern__Wire__Subscribe *m, u
     return TERN_OK;
 }
 
-static enum tern_err begin(struct tern *t, Tern__Wire__Subscribe *m,
-                           const struct tern_namespace *ns, uint64_t cookie)
+enum tern_err tern_subscribe(struct tern *t, const struct tern_subscription *to, uint64_t cookie)
 {
+    ENTER(t);
+    const struct tern_subscription wanted = to ? *to : (struct tern_subscription){0};
+    Tern__Wire__Subscribe m = TERN__WIRE__SUBSCRIBE__INIT;
     Tern__Wire__Namespace wire_ns;
     struct subscription *sub;
     enum tern_err err;
 
-    if (ns)
-        TRY(put_namespace(t, ns, &wire_ns));
-    m->ns = ns ? &wire_ns : NULL;
+    if (wanted.ns)
+        TRY(put_namespace(t, wanted.ns, &wire_ns));
+    m.ns = wanted.ns ? &wire_ns : NULL;
+    m.has_from = 1;
+    m.from = wanted.from;
+    m.has_tokens = m.tokens = wanted.tokens;
     sub = subscription_new();
     if (!sub)
         return set_error(t, TERN_INTERNAL, "this process has no memory for a subscription");
-    err = subscribe(t, m, cookie, sub);
+    err = subscribe(t, &m, cookie, sub);
     if (err != TERN_OK)
         subscription_free(sub);
     return err;
-}
-
-enum tern_err tern_subscribe(struct tern *t, const struct tern_namespace *ns, uint64_t from,
-                             uint64_t cookie)
-{
-    ENTER(t);
-    Tern__Wire__Subscribe m = TERN__WIRE__SUBSCRIBE__INIT;
-
-    m.has_from = 1;
-    m.from = from;
-    return begin(t, &m, ns, cookie);
-}
-
-enum tern_err tern_subscribe_tokens(struct tern *t, const struct tern_namespace *ns, uint64_t from,
-                                    uint64_t cookie)
-{
-    ENTER(t);
-    Tern__Wire__Subscribe m = TERN__WIRE__SUBSCRIBE__INIT;
-
-    m.has_from = m.has_tokens = m.tokens = 1;
-    m.from = from;
-    return begin(t, &m, ns, cookie);
 }
 
 static struct pending *find_cookie(struct tern *t, uint64_t cookie)

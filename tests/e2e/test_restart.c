@@ -76,7 +76,7 @@ static uint64_t begins_at(struct tern *t, uint64_t from, enum tern_err *ret_err)
     struct tern_answer a;
     uint64_t next = 0;
 
-    assert_ok(t, tern_subscribe(t, NULL, from, 1));
+    assert_ok(t, tern_subscribe(t, &(struct tern_subscription){.from = from}, 1));
     assert_ok(t, answer_wait(t, CALL_MS, &a));
     *ret_err = a.err;
     if (a.err == TERN_OK) {

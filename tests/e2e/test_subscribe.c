@@ -80,7 +80,7 @@ static struct tern_answer subscribe(struct tern *t, const struct tern_namespace 
 {
     struct tern_answer a;
 
-    assert_ok(t, tern_subscribe(t, ns, from, cookie));
+    assert_ok(t, tern_subscribe(t, &(struct tern_subscription){.ns = ns, .from = from}, cookie));
     assert_ok(t, answer_wait(t, RIG_WAIT_MS, &a));
     assert_int_equal(a.cookie, cookie);
     return a;
@@ -374,7 +374,7 @@ TEST(subscriber_gets_tokens_where_the_tenant_allows_it)
     struct tern *t = rig_connected(other_path);
     struct tern_answer a;
 
-    assert_ok(t, tern_subscribe_tokens(t, &ns1, 0, 1));
+    assert_ok(t, tern_subscribe(t, &(struct tern_subscription){.ns = &ns1, .tokens = true}, 1));
     assert_ok(t, answer_wait(t, RIG_WAIT_MS, &a));
     assert_ok(t, a.err);
     put(&other, &ns1, 9, 3);
@@ -399,7 +399,7 @@ static void tokens_denied(const char *path)
     struct tern *t = rig_connected(path);
     struct tern_answer a;
 
-    assert_ok(t, tern_subscribe_tokens(t, NULL, 0, 1));
+    assert_ok(t, tern_subscribe(t, &(struct tern_subscription){.tokens = true}, 1));
     assert_ok(t, answer_wait(t, RIG_WAIT_MS, &a));
     assert_err(TERN_DENIED, a.err);
     assert_non_null(strstr(tern_error_text(t, NULL), "events_tokens: true"));

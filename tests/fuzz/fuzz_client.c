@@ -393,7 +393,7 @@ static enum tern_err submit(struct tern *t, uint8_t which, const struct tern_tok
         return tern_submit_fetch(t, 3, &(struct tern_fetch){.peer = "peer", .step = TERN_STEP_NONE},
                                  cookie);
     case 3: return tern_submit_recover(t, 3, cookie);
-    case 4: return tern_subscribe(t, NULL, 0, cookie);
+    case 4: return tern_subscribe(t, NULL, cookie);
     case 5: return tern_submit_store(t, 3, 0, cookie);
     default: return tern_unsubscribe(t, take() % CALLS_MAX, 1);
     }

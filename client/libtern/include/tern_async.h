@@ -74,8 +74,8 @@ struct tern_event {
     uint64_t pool;
     bool on_device, on_host; /* after the change */
     const char *tenant;      /* on the admin socket, if the tenant has a name; else NULL */
-    const uint32_t *tokens; /* the chunk's L tokens and its extra keys, after tern_subscribe_tokens;
-                               borrowed as the answer is */
+    const uint32_t *tokens;  /* the chunk's L tokens and its extra keys, in a subscription with
+                                tokens; borrowed as the answer is */
     const struct tern_extra_key *keys;
     uint32_t ntokens, nkeys; /* 0: the event is not STORED, the chunk has left the tree since
                                 (TERN_REMOVED follows), or tokens and keys take more than 14,336
@@ -90,28 +90,33 @@ struct tern_events {
     uint64_t next; /* pass it as `from` to continue after this answer, on any connection */
 };
 
-/* Subscribes to the changes of one namespace; ns NULL: of the whole tenant, and on the admin socket
- * of all tenants. `from` is the number of the first change that is wanted; 0: from now on; 1: from
- * the oldest that the daemon keeps. No engine is needed. A subscription works like a submitted
- * request and is one of TERN_INFLIGHT_MAX. The first answer with this cookie confirms the
- * subscription, and each later one has changes. An answer with an err is the last.
+/* A subscription: to which changes. A zeroed struct is all changes of the tenant from now on. */
+struct tern_subscription {
+    const struct tern_namespace *ns; /* changes of one namespace; borrowed for the call. NULL: of
+                                        the whole tenant, and on the admin socket of all tenants */
+    uint64_t from; /* number of the first change that is wanted; 0: from now on; 1: from the oldest
+                      that the daemon keeps */
+    bool tokens;   /* each STORED has its tokens and extra keys; on a tenant's socket only. From
+                      these a router can compute an engine's own names of the blocks */
+};
+/* Subscribes; `to` is borrowed for the call, and NULL stands for a zeroed struct. No engine is
+ * needed. A subscription works like a submitted request and is one of TERN_INFLIGHT_MAX. The first
+ * answer with this cookie confirms the subscription, and each later one has changes. An answer with
+ * an err is the last.
+ *
+ * A chunk is reported when all HISTORY groups of the pool have its pages, so a change applies to
+ * all these groups; it does not cover pages of other groups.
  *
  * The daemon never waits for a subscriber. It keeps the last changes of each tenant (limits.events
  * in its configuration), and counts those that are overwritten before it could send them as `lost`.
- * Changes beyond TERN_EVENTS_KEPT while tern_poll is not called are counted likewise. BUSY is as
- * for tern_submit_match. In an answer:
- *   GONE   `from` is from another incarnation of the daemon. Discard your state, subscribe from 1.
- *   QUOTA  The limit of subscriptions is reached. End one. */
-TERN_API enum tern_err tern_subscribe(struct tern *t, const struct tern_namespace *ns,
-                                      uint64_t from, uint64_t cookie);
-/* Subscribes as tern_subscribe does, on a tenant's socket, and each STORED has its tokens and extra
- * keys. From these a router can compute an engine's own names of the blocks. A chunk is reported
- * when all HISTORY groups of the pool have its pages, so a change applies to all these groups; it
- * does not cover pages of other groups. A change that exceeds TERN_CHUNKS_KEPT while tern_poll is
- * not called is lost, too. An answer may also have:
- *   DENIED  The tenant's events_tokens is false in the daemon's configuration. */
-TERN_API enum tern_err tern_subscribe_tokens(struct tern *t, const struct tern_namespace *ns,
-                                             uint64_t from, uint64_t cookie);
+ * Changes beyond TERN_EVENTS_KEPT, or beyond TERN_CHUNKS_KEPT with tokens, while tern_poll is not
+ * called are counted likewise. BUSY is as for tern_submit_match. In an answer:
+ *   GONE    `from` is from another incarnation of the daemon. Discard your state, subscribe from 1.
+ *   QUOTA   The limit of subscriptions is reached. End one.
+ *   DENIED  Tokens are wanted, and the tenant's events_tokens is false in the daemon's
+ *           configuration. */
+TERN_API enum tern_err tern_subscribe(struct tern *t, const struct tern_subscription *to,
+                                      uint64_t cookie);
 /* Computes the chains of a token list's whole chunks, shallowest first, equal to tern_event.chain.
  * align_tokens: L of the pools. `tokens` is the whole list (base 0). Returns the number of chains
  * written to ret, at most max. The call sends no request, and any thread may make it. */

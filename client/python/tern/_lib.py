@@ -156,6 +156,10 @@ class Depths(ct.Structure):
 TICKET_BYTES = 256
 
 
+class Subscription(ct.Structure):
+    _fields_ = [("ns", ct.POINTER(Namespace)), ("from_", u64), ("tokens", ct.c_bool)]
+
+
 class Fetch(ct.Structure):
     _fields_ = [
         ("step", u64),
@@ -378,6 +382,7 @@ STRUCTS: dict[str, type[ct.Structure]] = {
     "tern_event": Event,
     "tern_events": Events,
     "tern_answer": Answer,
+    "tern_subscription": Subscription,
     "tern_lease_marks": LeaseMarks,
     "tern_lease_told": LeaseTold,
     "tern_block_config": BlockConfig,
@@ -485,8 +490,7 @@ _CALLS: dict[str, tuple[object, list[object]]] = {
     "tern_fd": (ct.c_int, [_P]),
     "tern_wants_write": (ct.c_bool, [_P]),
     "tern_poll": (ct.c_int, [_P, ct.POINTER(Answer)]),
-    "tern_subscribe": (ct.c_int, [_P, _NS, u64, u64]),
-    "tern_subscribe_tokens": (ct.c_int, [_P, _NS, u64, u64]),
+    "tern_subscribe": (ct.c_int, [_P, ct.POINTER(Subscription), u64]),
     "tern_chains": (u32, [_NS, _TOKENS, u32, ct.POINTER(u64), u32]),
     "tern_unsubscribe": (ct.c_int, [_P, u64, u32]),
     "tern_blocks_open": (ct.c_int, [_S, ct.POINTER(BlockConfig), u32, ct.POINTER(_P)]),

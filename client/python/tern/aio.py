@@ -317,9 +317,10 @@ class Async:
                 )
                 missed = 0
 
-        c_ns = ct.byref(ns._c()) if ns else None
-        call = lib.tern_subscribe_tokens if tokens else lib.tern_subscribe
-        self.connection._check(call(p, c_ns, number("start", start, U64_MAX), cookie))
+        wanted = _lib.Subscription(from_=number("start", start, U64_MAX), tokens=bool(tokens))
+        if ns:
+            wanted.ns = ct.pointer(ns._c())
+        self.connection._check(lib.tern_subscribe(p, ct.byref(wanted), cookie))
         self._waiting[cookie] = take
         self._drain_soon()
         try:

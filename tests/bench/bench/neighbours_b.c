@@ -144,7 +144,7 @@ static bool subscribe(struct tenant_b *b)
     struct tern_answer a;
 
     return tern_connect(b->hosts->b_here, MEMBER_CALL_MS, &b->changes) == TERN_OK &&
-           tern_subscribe(b->changes, NULL, 0, 1) == TERN_OK &&
+           tern_subscribe(b->changes, NULL, 1) == TERN_OK &&
            answer_wait(b->changes, MEMBER_CALL_MS, &a) == TERN_OK && a.err == TERN_OK;
 }
 

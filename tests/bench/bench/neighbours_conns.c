@@ -124,7 +124,7 @@ static bool events_open(struct tenant_a *a)
 
     return a_join(a, CHURN_PAGES) &&
            tern_connect(a->hosts->here.socket, MEMBER_CALL_MS, &a->conns[0]) == TERN_OK &&
-           tern_subscribe(a->conns[0], NULL, 0, 1) == TERN_OK &&
+           tern_subscribe(a->conns[0], NULL, 1) == TERN_OK &&
            answer_wait(a->conns[0], MEMBER_CALL_MS, &answer) == TERN_OK && answer.err == TERN_OK &&
            member_ok(&a->engine, "opening a session",
                      tern_session_open(a->engine.tern, a->engine.pool, &a->engine.ns, NULL,

@@ -86,7 +86,7 @@ static void serve(struct fake *f)
 static void subscribed(const struct script *script)
 {
     start(serve, (void *)(uintptr_t)script);
-    assert_ok(tern_subscribe(t, NULL, 0, COOKIE));
+    assert_ok(tern_subscribe(t, NULL, COOKIE));
 }
 
 static struct tern_answer polled_ours(void)
@@ -210,7 +210,7 @@ TEST(error_is_the_last_answer)
     assert_null(a.events);
     assert_string_not_equal(tern_error_text(t, NULL), "");
     assert_err(TERN_GONE, tern_unsubscribe(t, COOKIE, 2000));
-    assert_ok(tern_subscribe(t, NULL, 0, COOKIE));
+    assert_ok(tern_subscribe(t, NULL, COOKIE));
 }
 
 TEST(unsubscribe_forgets_what_is_kept)
@@ -223,8 +223,34 @@ TEST(unsubscribe_forgets_what_is_kept)
     assert_ok(tern_unsubscribe(t, COOKIE, 2000));
     assert_err(TERN_BUSY, tern_poll(t, &a));
     for (uint32_t i = 0; i < TERN_INFLIGHT_MAX; i++) /* its place is free again */
-        assert_ok(tern_subscribe(t, NULL, 0, i));
-    assert_err(TERN_BUSY, tern_subscribe(t, NULL, 0, 1));
+        assert_ok(tern_subscribe(t, NULL, i));
+    assert_err(TERN_BUSY, tern_subscribe(t, NULL, 1));
+}
+
+/* A subscription with all fields, then two with none. */
+static void serve_fields(struct fake *f)
+{
+    for (uint32_t i = 0; i < 3; i++) {
+        const Tern__Wire__Subscribe *m = (const Tern__Wire__Subscribe *)fake_read(f);
+
+        check(m && f->h.type == FRAME_SUBSCRIBE && m->has_from);
+        check(i == 0 ? m->from == 9 && m->tokens && strcmp(m->ns->model, "m") == 0
+                     : m->from == 0 && !m->has_tokens && !m->ns);
+    }
+    check(fake_read(f) != NULL && f->h.type == FRAME_PING);
+    fake_reply_empty(f);
+}
+
+TEST(subscription_asks_for_its_fields)
+{
+    const struct tern_namespace ns = {.model = "m"};
+
+    start(serve_fields, NULL);
+    assert_ok(tern_subscribe(t, &(struct tern_subscription){.ns = &ns, .from = 9, .tokens = true},
+                             COOKIE));
+    assert_ok(tern_subscribe(t, &(struct tern_subscription){0}, 2));
+    assert_ok(tern_subscribe(t, NULL, 3));
+    assert_ok(tern_ping(t, 2000));
 }
 
 TEST(answer_that_is_none_ends_the_connection)
@@ -243,7 +269,7 @@ TEST(answer_that_is_none_ends_the_connection)
         assert_err(TERN_DAEMON_LOST, a.err);
         assert_null(a.events);
         assert_err(TERN_DAEMON_LOST, tern_poll(t, &a));
-        assert_err(TERN_DAEMON_LOST, tern_subscribe(t, NULL, 0, 1));
+        assert_err(TERN_DAEMON_LOST, tern_subscribe(t, NULL, 1));
         stop();
     }
 }
