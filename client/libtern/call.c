@@ -249,10 +249,9 @@ static enum tern_err call_answer_fds(struct tern *t, struct call *call, struct c
  * later requests for descriptors, for instance behind a late answer to a call that timed out. By
  * then this call has read everything that arrived, so it retries. */
 enum tern_err call_whole_fds(struct tern *t, uint16_t type, const ProtobufCMessage *msg,
-                             uint32_t deadline_ms, struct call_fds *ret_fds,
+                             uint64_t until_ns, struct call_fds *ret_fds,
                              const ProtobufCMessage **ret)
 {
-    const uint64_t until_ns = deadline_at(deadline_ms);
     enum tern_err err = TERN_BUSY;
 
     for (uint32_t tries = 0; err == TERN_BUSY && tries < FDS_TRIES; tries++) {

@@ -111,6 +111,12 @@ struct unheld {
     bool is_session;
 };
 
+/* The tenant's record memory; base NULL: not mapped yet. */
+struct records {
+    uint8_t *base;
+    uint64_t bytes;
+};
+
 struct tern {
     struct client_socket socket;
     _Atomic uintptr_t *user; /* owned, on a page of its own: use.c */
@@ -123,7 +129,7 @@ struct tern {
     bool kernels_left; /* a mapping has ended, and kernels of brought.c, or copies of block_lane.c,
                           may still use it: this process never reports that it has left */
     struct tern_pool *pools;
-    struct tern_records *records;
+    struct records records;
     struct tern_lease *leases; /* owned */
     struct sender *sender;     /* owned: while there is a lease; else NULL */
     int bell; /* owned; -1 until a pool is mapped; a write to it wakes the daemon */
@@ -156,13 +162,6 @@ struct tern_pool {
     struct stream_page *stream_page; /* owned; NULL: no step went into a stream */
     struct brought *brought;         /* owned; NULL: no memory for checksums */
     bool copies_left;                /* a device may copy to and from it until the process ends */
-};
-
-struct tern_records {
-    struct tern *owner;
-    struct tern_records *next;
-    uint8_t *base;
-    uint64_t bytes;
 };
 
 /* ---- use.c ---- */
@@ -373,7 +372,7 @@ struct call_fds {
     uint32_t n; /* 1 or more */
 };
 enum tern_err call_whole_fds(struct tern *t, uint16_t type, const ProtobufCMessage *msg,
-                             uint32_t deadline_ms, struct call_fds *ret_fds,
+                             uint64_t until_ns, struct call_fds *ret_fds,
                              const ProtobufCMessage **ret);
 /* MALFORMED, with a text, and all are closed: their number is not n. */
 enum tern_err call_fds_are(struct tern *t, const struct call_fds *fds, uint32_t n);
@@ -429,6 +428,6 @@ void leases_free_all(struct tern *t);
 
 /* ---- record.c ---- */
 
-void records_unmap_all(struct tern *t);
+void records_unmap(struct tern *t);
 
 #endif

@@ -333,7 +333,7 @@ enum tern_err tern_pool_map(struct tern *t, uint64_t handle, uint32_t deadline_m
     if (!pool)
         return set_error(t, TERN_INTERNAL, "no memory");
     pool->owner = t;
-    err = call_whole_fds(t, FRAME_POOL_MAP, &m.base, deadline_ms, &fds, &msg);
+    err = call_whole_fds(t, FRAME_POOL_MAP, &m.base, deadline_at(deadline_ms), &fds, &msg);
     if (err == TERN_OK)
         err = map_answer(t, &fds, (const Tern__Wire__PoolMapReply *)msg, pool);
     if (err != TERN_OK)

@@ -20,72 +20,37 @@ _Static_assert(TERN_RECORD_SPANS_MAX == WIRE_SPANS_MAX && TERN_BLOBS_MAX == WIRE
 
 /* ---- the mapping ---- */
 
-enum tern_err tern_records_map(struct tern *t, uint32_t deadline_ms, struct tern_records **ret)
+/* Maps the record memory, once for a connection. */
+static enum tern_err map_memory(struct tern *t, uint64_t deadline_ns)
 {
-    ENTER(t);
     Tern__Wire__RecordMap ask = TERN__WIRE__RECORD_MAP__INIT;
     const ProtobufCMessage *msg;
-    struct tern_records *m;
+    struct records m = {0};
     struct call_fds fds;
     enum tern_err err;
 
+    if (t->records.base)
+        return TERN_OK;
     ask.has_reserved_one = 1;
     ask.reserved_one = 1;
-    m = calloc(1, sizeof(*m));
-    if (!m)
-        return set_error(t, TERN_INTERNAL, "no memory");
-    err = call_whole_fds(t, FRAME_RECORD_MAP, &ask.base, deadline_ms, &fds, &msg);
-    if (err == TERN_OK)
-        err = call_fds_are(t, &fds, 1);
-    if (err != TERN_OK)
-        goto out_free;
-    m->bytes = ((const Tern__Wire__RecordMapReply *)msg)->bytes;
-    err = map_shared(fds.v[0], 0, m->bytes, &m->base);
+    TRY(call_whole_fds(t, FRAME_RECORD_MAP, &ask.base, deadline_ns, &fds, &msg));
+    TRY(call_fds_are(t, &fds, 1));
+    m.bytes = ((const Tern__Wire__RecordMapReply *)msg)->bytes;
+    err = map_shared(fds.v[0], 0, m.bytes, &m.base);
     close(fds.v[0]);
-    if (err != TERN_OK) {
-        set_error(t, err,
-                  "the record memory could not be mapped (address space, or a wrong answer of the "
-                  "daemon)");
-        goto out_free;
-    }
-    m->owner = t;
-    m->next = t->records;
+    if (err != TERN_OK)
+        return set_error(
+            t, err,
+            "the record memory could not be mapped (address space, or a wrong answer of the "
+            "daemon)");
     t->records = m;
-    *ret = m;
     return TERN_OK;
-
-out_free:
-    free(m);
-    return err;
 }
 
-void tern_records_unmap(struct tern_records **records)
+void records_unmap(struct tern *t)
 {
-    struct tern_records *m = *records, **at;
-
-    if (!m)
-        return;
-    for (at = &m->owner->records; *at != m; at = &(*at)->next)
-        ;
-    *at = m->next;
-    if (is_owner(m->owner)) /* a child may have another mapping at this address */
-        munmap(m->base, m->bytes);
-    free(m);
-    *records = NULL;
-}
-
-void records_unmap_all(struct tern *t)
-{
-    while (t->records) {
-        struct tern_records *m = t->records;
-
-        tern_records_unmap(&m);
-    }
-}
-
-uint64_t tern_records_bytes(const struct tern_records *m)
-{
-    return m->bytes;
+    if (t->records.base && is_owner(t)) /* a child may have another mapping at this address */
+        munmap(t->records.base, t->records.bytes);
 }
 
 /* ---- places of records ---- */
@@ -110,7 +75,7 @@ static uint32_t nruns(const Tern__Wire__RecordSection *s)
 
 /* Returns true if the section has that many bytes, in runs that lie in the mapping and have no page
  * too many. */
-static bool section_holds(const struct tern_records *m, const Tern__Wire__RecordSection *s,
+static bool section_holds(const struct records *m, const Tern__Wire__RecordSection *s,
                           uint64_t bytes)
 {
     uint64_t pages = 0, all = m->bytes / WIRE_RECORD_PAGE;
@@ -128,8 +93,8 @@ static bool section_holds(const struct tern_records *m, const Tern__Wire__Record
 }
 
 /* Returns the spans of the bytes [at, at + n) of a section that has them. */
-static struct tern_section spans_of(const struct tern_records *m,
-                                    const Tern__Wire__RecordSection *s, uint64_t at, uint64_t n)
+static struct tern_section spans_of(const struct records *m, const Tern__Wire__RecordSection *s,
+                                    uint64_t at, uint64_t n)
 {
     struct tern_section ret = {.bytes = n};
 
@@ -151,7 +116,7 @@ static struct tern_section spans_of(const struct tern_records *m,
 }
 
 /* bytes 0: any number. Returns false if the blob is invalid. */
-static bool blob_of(const struct tern_records *m, const Tern__Wire__RecordBlob *b, uint64_t bytes,
+static bool blob_of(const struct records *m, const Tern__Wire__RecordBlob *b, uint64_t bytes,
                     struct tern_record_blob *ret)
 {
     size_t n = b->name ? strnlen(b->name, TERN_BLOB_NAME_MAX + 1) : 0;
@@ -169,7 +134,7 @@ static bool blob_of(const struct tern_records *m, const Tern__Wire__RecordBlob *
 
 /* Fills in all fields but `before`. blobs: the requested blobs, or NULL. Returns false if the
  * record is invalid. */
-static bool record_of(const struct tern_records *m, const Tern__Wire__Record *r,
+static bool record_of(const struct records *m, const Tern__Wire__Record *r,
                       const struct tern_blob *blobs, struct tern_record *ret)
 {
     uint64_t tokens = (uint64_t)WORD * (r->length - r->from),
@@ -194,14 +159,7 @@ static bool record_of(const struct tern_records *m, const Tern__Wire__Record *r,
 
 /* ---- preparing ---- */
 
-/* The record that a prepare requests. */
-struct plan {
-    bool rollback;
-    uint32_t length, nlogprobs, nblobs;
-    const struct tern_blob *blobs;
-};
-
-static enum tern_err check_blobs(struct tern *t, const struct plan *plan)
+static enum tern_err check_blobs(struct tern *t, const struct tern_new_record *plan)
 {
     if (plan->nblobs > TERN_BLOBS_MAX || (plan->nblobs && !plan->blobs))
         return set_error(t, TERN_INVALID,
@@ -220,20 +178,29 @@ static enum tern_err check_blobs(struct tern *t, const struct plan *plan)
     return TERN_OK;
 }
 
-static enum tern_err check_plan(struct tern *t, const struct plan *plan)
+static enum tern_err check_plan(struct tern *t, const struct tern_new_record *plan)
 {
-    if (plan->length > WIRE_SESSION_TOKENS_MAX)
+    if (!plan)
+        return set_error(t, TERN_INVALID, "a prepare needs a struct tern_new_record");
+    if (plan->rollback && plan->nlogprobs)
+        return set_error(
+            t, TERN_INVALID,
+            "rollback and nlogprobs exclude each other: a rollback has its list alone");
+    if (plan->rollback && plan->nblobs)
+        return set_error(t, TERN_INVALID,
+                         "rollback and nblobs exclude each other: a rollback has its list alone");
+    if (plan->ntokens > WIRE_SESSION_TOKENS_MAX)
         return set_error(t, TERN_INVALID, "the list of a record has at most 4,194,304 tokens");
     return check_blobs(t, plan);
 }
 
-static bool is_planned(const struct tern_records *m, const struct plan *plan,
+static bool is_planned(const struct records *m, const struct tern_new_record *plan,
                        const Tern__Wire__Record *r, struct tern_record *ret)
 {
-    uint32_t before = plan->rollback ? plan->length : r->from;
+    uint32_t before = plan->rollback ? plan->ntokens : r->from;
 
-    if (r->length != plan->length || r->logprobs != plan->nlogprobs || r->n_blobs != plan->nblobs ||
-        !section_holds(m, r->before, (uint64_t)WORD * before))
+    if (r->length != plan->ntokens || r->logprobs != plan->nlogprobs ||
+        r->n_blobs != plan->nblobs || !section_holds(m, r->before, (uint64_t)WORD * before))
         return false;
     if (plan->rollback)
         *ret = (struct tern_record){.length = r->length};
@@ -243,21 +210,21 @@ static bool is_planned(const struct tern_records *m, const struct plan *plan,
     return true;
 }
 
-static enum tern_err prepare(struct tern_records *m, tern_session turn, const struct plan *plan,
+static enum tern_err prepare(struct tern *t, tern_session turn, const struct tern_new_record *plan,
                              uint64_t deadline_ns, struct tern_record *ret)
 {
     Tern__Wire__RecordPrepare ask = TERN__WIRE__RECORD_PREPARE__INIT;
     Tern__Wire__Blob blobs[TERN_BLOBS_MAX], *list[TERN_BLOBS_MAX];
     const Tern__Wire__RecordPrepareReply *reply;
     const ProtobufCMessage *msg;
-    struct tern *t = m->owner;
     struct tern_record record;
     struct call call;
 
     TRY(check_plan(t, plan));
+    TRY(map_memory(t, deadline_ns));
     ask.has_kind = ask.has_length = ask.has_logprobs = 1;
     ask.kind = plan->rollback;
-    ask.length = plan->length;
+    ask.length = plan->ntokens;
     ask.logprobs = plan->nlogprobs;
     for (uint32_t i = 0; i < plan->nblobs; i++) {
         tern__wire__blob__init(&blobs[i]);
@@ -272,29 +239,18 @@ static enum tern_err prepare(struct tern_records *m, tern_session turn, const st
     TRY(call_put(t, &call, turn, &ask.base));
     TRY(call_answer(t, &call, &msg));
     reply = (const Tern__Wire__RecordPrepareReply *)msg;
-    if (!reply->body || !is_planned(m, plan, reply->body, &record))
+    if (!reply->body || !is_planned(&t->records, plan, reply->body, &record))
         return not_an_answer(t, TERN_MALFORMED);
     *ret = record;
     return TERN_OK;
 }
 
-enum tern_err tern_record_prepare(struct tern_records *m, tern_session turn, uint32_t length,
-                                  uint32_t logprobs, const struct tern_blob *blobs, uint32_t nblobs,
-                                  uint32_t deadline_ms, struct tern_record *ret)
+enum tern_err tern_record_prepare(struct tern *t, tern_session turn,
+                                  const struct tern_new_record *record, uint32_t deadline_ms,
+                                  struct tern_record *ret)
 {
-    ENTER(m->owner);
-    struct plan plan = {.length = length, .nlogprobs = logprobs, .blobs = blobs, .nblobs = nblobs};
-
-    return prepare(m, turn, &plan, deadline_at(deadline_ms), ret);
-}
-
-enum tern_err tern_record_prepare_rollback(struct tern_records *m, tern_session turn,
-                                           uint32_t length, uint32_t deadline_ms,
-                                           struct tern_record *ret)
-{
-    ENTER(m->owner);
-    return prepare(m, turn, &(struct plan){.rollback = true, .length = length},
-                   deadline_at(deadline_ms), ret);
+    ENTER(t);
+    return prepare(t, turn, record, deadline_at(deadline_ms), ret);
 }
 
 /* ---- putting and rolling back ---- */
@@ -316,13 +272,12 @@ static enum tern_err malformed_at(struct tern *t, const struct tern_recorded *r)
 }
 
 /* Sends a put or a rollback: the daemon reads the prepared bytes. */
-static enum tern_err look(struct tern_records *m, tern_session turn, uint16_t type,
+static enum tern_err look(struct tern *t, tern_session turn, uint16_t type,
                           const ProtobufCMessage *ask, uint64_t deadline_ns,
                           struct tern_recorded *ret)
 {
     const Tern__Wire__RecordPutReply *reply;
     const ProtobufCMessage *msg = NULL;
-    struct tern *t = m->owner;
     struct call call;
     enum tern_err err;
 
@@ -344,52 +299,35 @@ static enum tern_err look(struct tern_records *m, tern_session turn, uint16_t ty
     return err == TERN_MALFORMED ? malformed_at(t, ret) : err;
 }
 
-static enum tern_err put(struct tern_records *m, tern_session turn, uint64_t deadline_ns,
+static enum tern_err put(struct tern *t, tern_session turn, uint64_t deadline_ns,
                          struct tern_recorded *ret)
 {
     Tern__Wire__RecordPut ask = TERN__WIRE__RECORD_PUT__INIT;
 
     ask.has_reserved_one = 1;
     ask.reserved_one = 1;
-    return look(m, turn, FRAME_RECORD_PUT, &ask.base, deadline_ns, ret);
+    return look(t, turn, FRAME_RECORD_PUT, &ask.base, deadline_ns, ret);
 }
 
-static enum tern_err rollback(struct tern_records *m, tern_session turn, uint64_t step,
+static enum tern_err rollback(struct tern *t, tern_session turn, uint64_t step,
                               uint64_t deadline_ns, struct tern_recorded *ret)
 {
     Tern__Wire__Rollback ask = TERN__WIRE__ROLLBACK__INIT;
 
     ask.has_step = 1;
     ask.step = wire_step(step);
-    return look(m, turn, FRAME_ROLLBACK, &ask.base, deadline_ns, ret);
-}
-
-enum tern_err tern_record_put(struct tern_records *m, tern_session turn, uint32_t deadline_ms,
-                              struct tern_recorded *ret)
-{
-    ENTER(m->owner);
-    return put(m, turn, deadline_at(deadline_ms), ret);
-}
-
-enum tern_err tern_record_rollback(struct tern_records *m, tern_session turn, uint64_t step,
-                                   uint32_t deadline_ms, struct tern_recorded *ret)
-{
-    ENTER(m->owner);
-    TRY(check_step(m->owner, step));
-    return rollback(m, turn, step, deadline_at(deadline_ms), ret);
+    return look(t, turn, FRAME_ROLLBACK, &ask.base, deadline_ns, ret);
 }
 
 /* ---- reading ---- */
 
 /* Makes one request: returns records from `first` on, at most `max` of those in the answer. */
-static enum tern_err get(struct tern_records *m, tern_session turn, uint32_t first,
-                         struct tern_record *ret, uint32_t max, uint64_t deadline_ns,
-                         uint32_t *ret_n, uint32_t *ret_records)
+static enum tern_err get(struct tern *t, tern_session turn, uint32_t first, struct tern_record *ret,
+                         uint32_t max, uint64_t deadline_ns, uint32_t *ret_n, uint32_t *ret_records)
 {
     Tern__Wire__RecordGet ask = TERN__WIRE__RECORD_GET__INIT;
     const Tern__Wire__RecordGetReply *reply;
     const ProtobufCMessage *msg;
-    struct tern *t = m->owner;
     struct call call;
 
     ask.has_first = 1;
@@ -404,21 +342,22 @@ static enum tern_err get(struct tern_records *m, tern_session turn, uint32_t fir
     *ret_n = reply->n_list < max ? (uint32_t)reply->n_list : max;
     *ret_records = reply->records;
     for (uint32_t i = 0; i < *ret_n; i++)
-        if (!record_of(m, reply->list[i], NULL, &ret[i]) || ret[i].from == ret[i].length)
+        if (!record_of(&t->records, reply->list[i], NULL, &ret[i]) || ret[i].from == ret[i].length)
             return not_an_answer(t, TERN_MALFORMED);
     return TERN_OK;
 }
 
-enum tern_err tern_record_get(struct tern_records *m, tern_session turn, uint32_t first,
+enum tern_err tern_record_get(struct tern *t, tern_session turn, uint32_t first,
                               struct tern_record *ret, uint32_t max, uint32_t deadline_ms,
                               uint32_t *ret_n, uint32_t *ret_records)
 {
-    ENTER(m->owner);
+    ENTER(t);
     uint64_t deadline_ns = deadline_at(deadline_ms);
     uint32_t n = 0, got = 0, records = 0;
 
+    TRY(map_memory(t, deadline_ns));
     do {
-        TRY(get(m, turn, first + n, ret ? ret + n : NULL, max - n, deadline_ns, &got, &records));
+        TRY(get(t, turn, first + n, ret ? ret + n : NULL, max - n, deadline_ns, &got, &records));
         n += got;
     } while (n < max && first + n < records);
     *ret_n = n;
@@ -484,11 +423,14 @@ enum tern_err tern_section_read(const struct tern_section *s, uint64_t at, void 
     return TERN_OK;
 }
 
-/* ---- records as a whole ---- */
+/* ---- putting and rolling back, what was prepared or all at once ---- */
 
 static enum tern_err check_new(struct tern *t, const struct tern_new_record *r)
 {
-    if (!r || (r->ntokens && !r->tokens) || (r->nlogprobs && !r->logprobs))
+    if (r->rollback)
+        return set_error(t, TERN_INVALID,
+                         "rollback is for tern_record_prepare: roll back by tern_record_rollback");
+    if ((r->ntokens && !r->tokens) || (r->nlogprobs && !r->logprobs))
         return set_error(t, TERN_INVALID, "a list of the record is NULL");
     if (r->nlogprobs > r->ntokens)
         return set_error(t, TERN_INVALID, "more log-probabilities than tokens");
@@ -504,41 +446,56 @@ static void fill(const struct tern_section *s, const void *from)
     (void)tern_section_write(s, 0, from, s->bytes);
 }
 
-enum tern_err tern_records_append(struct tern_records *m, tern_session turn,
-                                  const struct tern_new_record *record, uint32_t deadline_ms,
-                                  struct tern_recorded *ret)
+static enum tern_err prepare_new(struct tern *t, tern_session turn,
+                                 const struct tern_new_record *record, uint64_t deadline_ns)
 {
-    ENTER(m->owner);
-    uint64_t deadline_ns = deadline_at(deadline_ms);
     struct tern_record at;
 
-    TRY(check_new(m->owner, record));
-    TRY(prepare(m, turn,
-                &(struct plan){.length = record->ntokens,
-                               .nlogprobs = record->nlogprobs,
-                               .blobs = record->blobs,
-                               .nblobs = record->nblobs},
-                deadline_ns, &at));
+    TRY(check_new(t, record));
+    TRY(prepare(t, turn, record, deadline_ns, &at));
     fill(&at.before, record->tokens);
     fill(&at.tokens, record->tokens + at.from);
     fill(&at.logprobs, record->logprobs);
     for (uint32_t i = 0; i < at.nblobs; i++)
         fill(&at.blobs[i].at, record->blobs[i].from);
-    return put(m, turn, deadline_ns, ret);
+    return TERN_OK;
 }
 
-enum tern_err tern_records_rollback(struct tern_records *m, tern_session turn,
-                                    const uint32_t *tokens, uint32_t n, uint64_t step,
-                                    uint32_t deadline_ms, struct tern_recorded *ret)
+enum tern_err tern_record_put(struct tern *t, tern_session turn,
+                              const struct tern_new_record *record, uint32_t deadline_ms,
+                              struct tern_recorded *ret)
 {
-    ENTER(m->owner);
+    ENTER(t);
     uint64_t deadline_ns = deadline_at(deadline_ms);
+
+    if (record)
+        TRY(prepare_new(t, turn, record, deadline_ns));
+    return put(t, turn, deadline_ns, ret);
+}
+
+static enum tern_err prepare_list(struct tern *t, tern_session turn, const struct tern_tokens *list,
+                                  uint64_t deadline_ns)
+{
+    struct tern_new_record plan = {.ntokens = list->n, .rollback = true};
     struct tern_record at;
 
-    TRY(check_step(m->owner, step));
-    if (n && !tokens)
-        return set_error(m->owner, TERN_INVALID, "a token list is NULL");
-    TRY(prepare(m, turn, &(struct plan){.rollback = true, .length = n}, deadline_ns, &at));
-    fill(&at.before, tokens);
-    return rollback(m, turn, step, deadline_ns, ret);
+    TRY(check_tokens(t, list));
+    if (list->base || list->nkeys)
+        return set_error(t, TERN_INVALID, "a list to roll back to is whole: base and nkeys are 0");
+    TRY(prepare(t, turn, &plan, deadline_ns, &at));
+    fill(&at.before, list->v);
+    return TERN_OK;
+}
+
+enum tern_err tern_record_rollback(struct tern *t, tern_session turn,
+                                   const struct tern_tokens *list, uint64_t step,
+                                   uint32_t deadline_ms, struct tern_recorded *ret)
+{
+    ENTER(t);
+    uint64_t deadline_ns = deadline_at(deadline_ms);
+
+    TRY(check_step(t, step));
+    if (list)
+        TRY(prepare_list(t, turn, list, deadline_ns));
+    return rollback(t, turn, step, deadline_ns, ret);
 }

@@ -201,7 +201,7 @@ void tern_destroy(struct tern *t)
         return;
     /* In this order: leaving promises that this process can touch no page any more. */
     pool_unmap_all(t);
-    records_unmap_all(t);
+    records_unmap(t);
     m.has_reserved_one = 1;
     m.reserved_one = 1;
     left = steps_left_behind(t);

@@ -28,7 +28,6 @@ struct client {
     struct tern *t;
     struct tern_pool *map;
     uint64_t pool;
-    struct tern_records *m;
 };
 
 static struct daemon rig;
@@ -48,8 +47,6 @@ static struct client client_of(const char *socket, const char *name)
     assert_ok(c.t, err);
     assert_ok(c.t, tern_pool_open(c.t, &layout, RIG_WAIT_MS, &c.pool, NULL));
     assert_ok(c.t, tern_pool_map(c.t, c.pool, RIG_WAIT_MS, &c.map));
-    assert_ok(c.t, tern_records_map(c.t, RIG_WAIT_MS, &c.m));
-    assert_int_equal(tern_records_bytes(c.m), MEMORY);
     return c;
 }
 
@@ -144,7 +141,7 @@ static enum tern_err append(struct client *c, tern_session turn, uint32_t from, 
     make_lists();
     for (uint64_t at = 0; at < hidden.bytes; at++)
         blob[at] = blob_byte(length, at);
-    return tern_records_append(c->m, turn, &record, RIG_WAIT_MS, ret);
+    return tern_record_put(c->t, turn, &record, RIG_WAIT_MS, ret);
 }
 
 /* Runs n turns that leave a record each. */
@@ -200,7 +197,7 @@ static uint32_t read_all(struct client *c, tern_session turn, uint32_t records)
     struct tern_record r[TURNS_MOST];
     uint32_t n, all, whole = 0;
 
-    assert_ok(c->t, tern_record_get(c->m, turn, 0, r, TURNS_MOST, RIG_WAIT_MS, &n, &all));
+    assert_ok(c->t, tern_record_get(c->t, turn, 0, r, TURNS_MOST, RIG_WAIT_MS, &n, &all));
     assert_int_equal(all, records);
     assert_int_equal(n, records);
     for (uint32_t i = 0; i < n; i++) {
@@ -244,7 +241,8 @@ static enum tern_err back_to(tern_session s, uint32_t length, struct tern_record
     enum tern_err err;
 
     make_lists();
-    err = tern_records_rollback(own.m, turn, tokens, length, TERN_STEP_NONE, RIG_WAIT_MS, ret);
+    err = tern_record_rollback(own.t, turn, &(struct tern_tokens){.v = tokens, .n = length},
+                               TERN_STEP_NONE, RIG_WAIT_MS, ret);
     if (err == TERN_INVALID)
         assert_non_null(
             strstr(tern_error_text(own.t, NULL), "goes behind the records whose blobs are kept"));
@@ -282,7 +280,7 @@ static uint8_t *merged(tern_session s, uint64_t *ret_bytes)
     uint8_t *bytes = mem_need(1, room);
     uint32_t n;
 
-    assert_ok(own.t, tern_record_get(own.m, turn, 0, r, TURNS_MOST, RIG_WAIT_MS, &n, NULL));
+    assert_ok(own.t, tern_record_get(own.t, turn, 0, r, TURNS_MOST, RIG_WAIT_MS, &n, NULL));
     for (int part = 0; part < 3; part++)
         for (uint32_t i = part < 2 ? 0 : n - 1; i < n; i++) {
             const struct tern_section *from = part == 0   ? &r[i].tokens
@@ -325,7 +323,9 @@ static enum tern_err prepare_pages(struct client *c, tern_session turn, uint32_t
 {
     struct tern_blob bytes = {.name = "b", .bytes = (uint64_t)pages * WIRE_RECORD_PAGE};
 
-    return tern_record_prepare(c->m, turn, 1, 0, &bytes, 1, RIG_WAIT_MS, ret);
+    return tern_record_prepare(
+        c->t, turn, &(struct tern_new_record){.ntokens = 1, .blobs = &bytes, .nblobs = 1},
+        RIG_WAIT_MS, ret);
 }
 
 static enum tern_err append_body(tern_session turn, struct tern_recorded *ret)
@@ -333,7 +333,7 @@ static enum tern_err append_body(tern_session turn, struct tern_recorded *ret)
     struct tern_new_record record = {
         .tokens = tokens, .ntokens = BODY_TOKENS, .logprobs = logprobs, .nlogprobs = BODY_TOKENS};
 
-    return tern_records_append(own.m, turn, &record, RIG_WAIT_MS, ret);
+    return tern_record_put(own.t, turn, &record, RIG_WAIT_MS, ret);
 }
 
 /* words: text before the index, which is that of the last element. */
@@ -349,7 +349,7 @@ static void assert_malformed(tern_session turn, enum tern_record_part part, cons
     assert_int_equal(r.index, index);
     snprintf(text, sizeof text, "%s %u of", words, index);
     assert_non_null(strstr(tern_error_text(own.t, NULL), text));
-    assert_ok(own.t, tern_record_get(own.m, turn, 0, NULL, 0, RIG_WAIT_MS, &n, &records));
+    assert_ok(own.t, tern_record_get(own.t, turn, 0, NULL, 0, RIG_WAIT_MS, &n, &records));
     assert_int_equal(records, 0);
 }
 
@@ -381,10 +381,10 @@ TEST(a_repeated_put_or_append_stores_nothing_twice)
     uint32_t n, records;
 
     assert_ok(own.t, append(&own, turn, 0, TURN_TOKENS, &r));
-    assert_err(TERN_INVALID, tern_record_put(own.m, turn, RIG_WAIT_MS, &r));
+    assert_err(TERN_INVALID, tern_record_put(own.t, turn, NULL, RIG_WAIT_MS, &r));
     assert_non_null(strstr(tern_error_text(own.t, NULL), "no record is prepared"));
     assert_err(TERN_CONFLICT, append(&own, turn, 0, TURN_TOKENS, &r));
-    assert_ok(own.t, tern_record_get(own.m, turn, 0, NULL, 0, RIG_WAIT_MS, &n, &records));
+    assert_ok(own.t, tern_record_get(own.t, turn, 0, NULL, 0, RIG_WAIT_MS, &n, &records));
     assert_int_equal(records, 1);
     ended(&own, turn);
 }
@@ -397,10 +397,10 @@ TEST(another_list_is_a_conflict_and_stores_nothing)
 
     assert_ok(own.t, append(&own, turn, 0, TURN_TOKENS, &r));
     tokens[TURN_TOKENS - 1] ^= 1;
-    assert_err(TERN_CONFLICT, tern_records_append(own.m, turn, &longer, RIG_WAIT_MS, &r));
+    assert_err(TERN_CONFLICT, tern_record_put(own.t, turn, &longer, RIG_WAIT_MS, &r));
     assert_int_equal(r.records, 1);
     tokens[TURN_TOKENS - 1] ^= 1;
-    assert_ok(own.t, tern_records_append(own.m, turn, &longer, RIG_WAIT_MS, &r));
+    assert_ok(own.t, tern_record_put(own.t, turn, &longer, RIG_WAIT_MS, &r));
     assert_int_equal(r.records, 2);
     ended(&own, turn);
 }
@@ -417,10 +417,12 @@ TEST(records_belong_to_a_turn)
     turn = begun(&own, s);
     assert_ok(own.t, prepare_pages(&own, turn, 1, &at));
     ended(&own, turn);
-    assert_err(TERN_GONE, tern_record_put(own.m, turn, RIG_WAIT_MS, &r));
+    assert_err(TERN_GONE, tern_record_put(own.t, turn, NULL, RIG_WAIT_MS, &r));
     assert_int_equal(r.records, 0);
     assert_err(TERN_MALFORMED,
-               tern_record_prepare(own.m, begun(&own, s), 5, 4, NULL, 0, RIG_WAIT_MS, &at));
+               tern_record_prepare(own.t, begun(&own, s),
+                                   &(struct tern_new_record){.ntokens = 5, .nlogprobs = 4},
+                                   RIG_WAIT_MS, &at));
     assert_non_null(strstr(tern_error_text(own.t, NULL), "or none at all"));
 }
 
@@ -441,7 +443,7 @@ TEST(a_blob_in_pieces_is_written_and_read_whole)
 
     for (uint32_t i = 0; i < SESSIONS; i++) {
         turn = begun(&own, s[i] = opened(&own, 0, false));
-        assert_ok(own.t, tern_records_append(own.m, turn, &record, RIG_WAIT_MS, &told));
+        assert_ok(own.t, tern_record_put(own.t, turn, &record, RIG_WAIT_MS, &told));
         ended(&own, turn);
     }
     turn = begun(&own, opened(&own, 0, false)); /* the rest: free pages are those between */
@@ -452,8 +454,8 @@ TEST(a_blob_in_pieces_is_written_and_read_whole)
         bytes[i] = (uint8_t)(i * 13 + i / 257);
     record.blobs = &large;
     turn = begun(&own, opened(&own, 0, false));
-    assert_ok(own.t, tern_records_append(own.m, turn, &record, RIG_WAIT_MS, &told));
-    assert_ok(own.t, tern_record_get(own.m, turn, 0, &r, 1, RIG_WAIT_MS, &n, NULL));
+    assert_ok(own.t, tern_record_put(own.t, turn, &record, RIG_WAIT_MS, &told));
+    assert_ok(own.t, tern_record_get(own.t, turn, 0, &r, 1, RIG_WAIT_MS, &n, NULL));
     assert_in_range(r.blobs[0].at.nspans, 2, TERN_RECORD_SPANS_MAX);
     there = section_read(&r.blobs[0].at);
     assert_memory_equal(there, bytes, BYTES);
@@ -480,7 +482,6 @@ TEST(pages_of_a_killed_process_come_back_when_its_engine_has_ended)
 
         check(tern_connect(rig.socket, RIG_WAIT_MS, &by.t) == TERN_OK);
         check(tern_join(by.t, "chat", TERN_SCHEDULER, 0, 1, NULL, RIG_WAIT_MS) == TERN_OK);
-        check(tern_records_map(by.t, RIG_WAIT_MS, &by.m) == TERN_OK);
         check(tern_turn_begin(by.t, s, RIG_WAIT_MS, &turn) == TERN_OK);
         check(prepare_pages(&by, turn, MOST, &at) == TERN_OK);
         memset(at.blobs[0].at.span[0].at, 1, WIRE_RECORD_PAGE);
@@ -493,7 +494,7 @@ TEST(pages_of_a_killed_process_come_back_when_its_engine_has_ended)
     proc_end(&pid); /* SIGKILL */
     close(fd);
     wait_until(tern_abort(own.t, s, TERN_STEP_NONE, 0, &unused) == TERN_GONE);
-    assert_err(TERN_GONE, tern_record_put(own.m, turn, RIG_WAIT_MS, &r));
+    assert_err(TERN_GONE, tern_record_put(own.t, turn, NULL, RIG_WAIT_MS, &r));
     for (int i = 0; i < 20; i++) { /* HELD: `own` has it mapped */
         assert_err(TERN_QUOTA, prepare_pages(&second, next, MOST, &at));
         usleep(5000);
@@ -551,8 +552,10 @@ FIXTURE(start_without)
 
 TEST_WITH(a_tenant_without_record_memory_is_told_so, start_without, stop)
 {
-    assert_err(TERN_INVALID, tern_records_map(own.t, 0, &own.m)); /* it has joined no engine */
+    uint32_t n;
+
+    assert_err(TERN_INVALID, tern_record_get(own.t, 1, 0, NULL, 0, 0, &n, NULL)); /* no engine */
     assert_ok(own.t, tern_join(own.t, "chat", TERN_BOTH, 0, 1, NULL, 0));
-    assert_err(TERN_UNSUPPORTED, tern_records_map(own.t, 0, &own.m));
+    assert_err(TERN_UNSUPPORTED, tern_record_get(own.t, 1, 0, NULL, 0, 0, &n, NULL));
     assert_non_null(strstr(tern_error_text(own.t, NULL), "set its record_memory"));
 }

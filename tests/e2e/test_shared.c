@@ -418,16 +418,14 @@ static void records_are_put(void)
     struct engine e = rig_engine(d.socket, "recorder", L, PAGES * RIG_PAGE);
     struct tern_new_record record = {.ntokens = LENGTH, .logprobs = logprobs, .nlogprobs = LENGTH};
     struct tern_recorded recorded;
-    struct tern_records *m;
     uint32_t tokens[LENGTH] = {1};
     tern_session s, turn;
 
     record.tokens = tokens;
-    assert_ok(e.tern, tern_records_map(e.tern, RIG_WAIT_MS, &m));
     assert_ok(e.tern, tern_session_open(e.tern, e.pool, &e.ns, NULL, RIG_WAIT_MS, &s));
     for (uint32_t i = 0; i < 8; i++) {
         assert_ok(e.tern, tern_turn_begin(e.tern, s, RIG_WAIT_MS, &turn));
-        (void)tern_records_append(m, turn, &record, RIG_WAIT_MS, &recorded); /* an error or OK */
+        (void)tern_record_put(e.tern, turn, &record, RIG_WAIT_MS, &recorded); /* an error or OK */
         assert_ok(e.tern, tern_turn_end(e.tern, turn, TERN_STEP_NONE, RIG_WAIT_MS));
     }
     engine_close(&e);

@@ -48,8 +48,8 @@
  * from before the restart with TERN_GONE.
  *
  * fork(). After a fork the connection belongs to the parent. Its pools and its record memory are
- * not mapped in the child, and the child may call tern_pool_unmap, tern_records_unmap and
- * tern_destroy on it. Every other call in the child returns TERN_DAEMON_LOST, with an error text of
+ * not mapped in the child, and the child may call tern_pool_unmap and tern_destroy on
+ * it. Every other call in the child returns TERN_DAEMON_LOST, with an error text of
  * its own, and sends nothing: the child must make its own connection. The checks for a fork and for
  * another thread make no system call. */
 #ifndef TERN_H
@@ -86,9 +86,8 @@ extern "C" {
 /* For a `peer`: the peer that has most of the prefix. */
 #define TERN_PEER_ANY "/any"
 
-struct tern;         /* a connection; on the heap; tern_destroy frees it */
-struct tern_pool;    /* a mapped pool; its connection owns it */
-struct tern_records; /* mapped record memory; its connection owns it */
+struct tern;      /* a connection; on the heap; tern_destroy frees it */
+struct tern_pool; /* a mapped pool; its connection owns it */
 
 /* The handle of a session, or of a turn of a session (tern_turn_begin). The session belongs to the
  * engine, and the handle is valid on each connection of that engine. */

@@ -12,12 +12,12 @@
  * TERN_BLOBS_MAX named blobs, such as hidden states of the whole list. The records of a session are
  * contiguous: record 0 begins at token 0, and each record begins where the one before it ends.
  * Token ids and log-probabilities stay until a rollback or the session's end. Only the last records
- * keep their blobs (blobs_kept of tern_session_open); each append drops the blobs of the
- * oldest record beyond that number.
+ * keep their blobs (blobs_kept of tern_session_open); each append drops the blobs of the oldest
+ * record beyond that number.
  *
- * Records lie in the tenant's record memory (record_memory in the daemon's configuration), which
- * every process of an engine can map. The engine writes the bytes of records there, and they stay
- * in place: the daemon reads them and never copies them.
+ * Records lie in the tenant's record memory (record_memory in the daemon's configuration). The
+ * first call about records maps it, readable and writable, until tern_destroy. The engine writes
+ * the bytes of records there, and they stay in place: the daemon reads them and never copies them.
  *
  * Records are written and read within a turn, by the turn's handle. All calls below may return:
  *   INVALID      This is the session's own handle: begin a turn. Or an argument is wrong, such as a
@@ -27,15 +27,6 @@
 #define TERN_BLOBS_MAX        4  /* blobs of one record */
 #define TERN_BLOB_NAME_MAX    31 /* bytes of a blob's name; it has at least one */
 #define TERN_RECORD_SPANS_MAX 8  /* spans of one section */
-
-/* Maps the tenant's record memory, readable and writable. The connection owns *ret, and
- * tern_records_unmap or tern_destroy ends it. This process must have joined an engine before. */
-TERN_API enum tern_err tern_records_map(struct tern *t, uint32_t deadline_ms,
-                                        struct tern_records **ret);
-/* Unmaps the memory and sets *m to NULL; NULL is allowed. All spans are invalid from then on. */
-TERN_API void tern_records_unmap(struct tern_records **m);
-/* Returns the number of mapped bytes. */
-TERN_API uint64_t tern_records_bytes(const struct tern_records *m);
 
 /* Contiguous bytes in the mapping. A token id or log-probability never crosses a span's end. */
 struct tern_span {
@@ -73,7 +64,20 @@ struct tern_record {
 struct tern_blob {
     const char *name; /* borrowed for the call; unique among the blobs of a record */
     uint64_t bytes;   /* at least 1 */
-    const void *from; /* tern_records_append copies the blob from here; other calls ignore it */
+    const void *from; /* tern_record_put copies the blob from here; tern_record_prepare does not */
+};
+
+/* A record to be appended, or a list to roll back to. All pointers are borrowed for the call;
+ * tern_record_prepare ignores `tokens` and `logprobs`, which its caller writes in place. */
+struct tern_new_record {
+    const uint32_t *tokens; /* the whole list from its first token */
+    uint32_t ntokens;
+    uint32_t nlogprobs;    /* 0, or the number of tokens behind the last record */
+    const float *logprobs; /* of the last nlogprobs tokens */
+    const struct tern_blob *blobs;
+    uint32_t nblobs;
+    bool rollback; /* only for tern_record_prepare: a list to roll back to. Not with nlogprobs, and
+                      not with nblobs */
 };
 
 enum tern_record_part { TERN_PART_NONE = 0, TERN_PART_TOKENS = 1, TERN_PART_LOGPROBS = 2 };
@@ -90,29 +94,11 @@ struct tern_recorded {
     uint32_t tokens;             /* in the session's list */
 };
 
-/* ---- turn records by hand: prepare, write, put ---- */
-
-/* Allocates pages for a record of a list of `length` tokens. logprobs: the number of
- * log-probabilities: 0, or the number of tokens behind the last record. *ret is the caller's and
- * names the memory of each section; write all of them, including `before`, because the daemon
- * compares the whole list. If an earlier record of this turn was prepared and not put, the call
- * drops that one, even if the call itself is refused.
- *   CONFLICT   The list is not longer than the recorded list. Roll back first.
- *   QUOTA      The record memory has no room. Close sessions, or have record_memory raised.
- *   MALFORMED  logprobs is neither 0 nor the number of new tokens.
- *   BUSY       The daemon still reads a record that was put, or all turn records are in use. */
-TERN_API enum tern_err tern_record_prepare(struct tern_records *m, tern_session turn,
-                                           uint32_t length, uint32_t logprobs,
-                                           const struct tern_blob *blobs, uint32_t nblobs,
-                                           uint32_t deadline_ms, struct tern_record *ret);
-/* Prepares the list to roll back to: write all of it, `length` tokens, to ret->before; the record
- * has no other section. Errors as for tern_record_prepare. */
-TERN_API enum tern_err tern_record_prepare_rollback(struct tern_records *m, tern_session turn,
-                                                    uint32_t length, uint32_t deadline_ms,
-                                                    struct tern_record *ret);
-/* Appends the record that was prepared and written. The daemon reads its bytes first. Any answer
- * except BUSY uses up the prepared record.
- *   INVALID    Nothing is prepared.
+/* Appends a record: allocates pages for it, copies all of it from the caller's memory into the
+ * record memory, and stores it. With record NULL, stores the record that was prepared and written
+ * (tern_record_prepare). The daemon reads the bytes first. Any answer except BUSY uses up the
+ * prepared record. Errors besides those of tern_record_prepare:
+ *   INVALID    record is NULL, and nothing is prepared.
  *   CONFLICT   The recorded list is no prefix of this list. Nothing was stored: roll back to the
  *              common part.
  *   MALFORMED  A token id is 2^31 or more, or a log-probability is not finite. Nothing was stored.
@@ -122,30 +108,34 @@ TERN_API enum tern_err tern_record_prepare_rollback(struct tern_records *m, tern
  *   BUSY       The daemon reads as many records as it may. Retry.
  *
  * After TIMED_OUT or DAEMON_LOST call tern_record_get to see whether the record exists. A repeated
- * put appends nothing twice: it returns INVALID, or BUSY while the daemon still reads the first. */
-TERN_API enum tern_err tern_record_put(struct tern_records *m, tern_session turn,
-                                       uint32_t deadline_ms, struct tern_recorded *ret);
-/* Rolls the session back to the longest recorded list that the prepared list begins with: the list
- * up to the end of some record, or the empty list. The records behind that one are dropped. If the
- * session has committed more than what is left, its table is dropped too: its pages are free when
- * `step` has passed, the last step that may touch them (or TERN_STEP_NONE). The call uses up the
- * prepared list as a put does. Until the answer arrives, all other calls on the session return
- * BUSY, except tern_abort and the close. Afterwards call tern_match with the prompt, whether the
- * table was dropped (see ret->lengths) or not. The call may be repeated after a new prepare.
- *   INVALID    No list to roll back to is prepared. Or more than blobs_kept - 1 records would be
- *              dropped, counted over all rollbacks since the last append (15 records for a session
- *              that merges), or the record that would be last has lost its blobs. Nothing was
- *              changed.
+ * put appends nothing twice: with a record it returns CONFLICT if the record exists; with NULL it
+ * returns INVALID, or BUSY while the daemon still reads the first. */
+TERN_API enum tern_err tern_record_put(struct tern *t, tern_session turn,
+                                       const struct tern_new_record *record, uint32_t deadline_ms,
+                                       struct tern_recorded *ret);
+/* Rolls the session back to the longest recorded list that `list` begins with: the list up to the
+ * end of some record, or the empty list. `list` is a whole list without keys; n 0 drops all
+ * records. With list NULL it is the list that was prepared and written (tern_record_prepare). The
+ * records behind that one are dropped. If the session has committed more than what is left, its
+ * table is dropped too: its pages are free when `step` has passed, the last step that may touch
+ * them (or TERN_STEP_NONE). The call uses up the prepared list as a put does. Until the answer
+ * arrives, all other calls on the session return BUSY, except tern_abort and the close. Afterwards
+ * call tern_match with the prompt, whether the table was dropped (see ret->lengths) or not. The
+ * call may be repeated, with NULL after a new prepare. Errors besides those of tern_record_prepare:
+ *   INVALID    list is NULL, and no list to roll back to is prepared. Or more than blobs_kept - 1
+ *              records would be dropped, counted over all rollbacks since the last append (15
+ *              records for a session that merges), or the record that would be last has lost its
+ *              blobs. Nothing was changed.
  *   MALFORMED  A token id is 2^31 or more. Nothing was changed. The connection stays usable.
  *   GONE, CORRUPT, BUSY  As for tern_record_put. */
-TERN_API enum tern_err tern_record_rollback(struct tern_records *m, tern_session turn,
-                                            uint64_t step, uint32_t deadline_ms,
-                                            struct tern_recorded *ret);
+TERN_API enum tern_err tern_record_rollback(struct tern *t, tern_session turn,
+                                            const struct tern_tokens *list, uint64_t step,
+                                            uint32_t deadline_ms, struct tern_recorded *ret);
 /* Returns the places of the records from number `first` on, at most `max` of them. Dropped blobs
  * are listed too. ret[0..*ret_n) are the caller's. *ret_records (may be NULL): the number of the
  * session's records; with max 0 the call returns only that. The call may be repeated.
  *   INVALID  `first` is above the number of records. */
-TERN_API enum tern_err tern_record_get(struct tern_records *m, tern_session turn, uint32_t first,
+TERN_API enum tern_err tern_record_get(struct tern *t, tern_session turn, uint32_t first,
                                        struct tern_record *ret, uint32_t max, uint32_t deadline_ms,
                                        uint32_t *ret_n, uint32_t *ret_records);
 
@@ -157,27 +147,20 @@ TERN_API enum tern_err tern_section_write(const struct tern_section *s, uint64_t
 TERN_API enum tern_err tern_section_read(const struct tern_section *s, uint64_t at, void *to,
                                          uint64_t n);
 
-/* ---- turn records as a whole ---- */
+/* ---- turn records by hand: prepare, write in place, put ---- */
 
-struct tern_new_record {
-    const uint32_t *tokens; /* the whole list from its first token */
-    uint32_t ntokens;
-    uint32_t nlogprobs;    /* 0, or the number of tokens behind the last record */
-    const float *logprobs; /* of the last nlogprobs tokens */
-    const struct tern_blob *blobs;
-    uint32_t nblobs;
-};
-
-/* Prepares a record, copies all of it from the caller's memory into the record memory, and puts it.
- * All arguments are borrowed for the call. The errors are those of tern_record_prepare and
- * tern_record_put. A repeated append appends nothing twice: it is CONFLICT if the record exists. */
-TERN_API enum tern_err tern_records_append(struct tern_records *m, tern_session turn,
+/* Allocates pages for a record of a list of ntokens tokens, or for a list to roll back to. *ret is
+ * the caller's and names the memory of each section; write all of them, including `before`, because
+ * the daemon compares the whole list. A list to roll back to has `before` alone, which is all of
+ * it. If an earlier record of this turn was prepared and not put, the call drops that one, even if
+ * the call itself is refused.
+ *   INVALID    Two fields of `record` exclude each other: tern_error_text names both.
+ *   CONFLICT   The list is not longer than the recorded list. Roll back first.
+ *   QUOTA      The record memory has no room. Close sessions, or have record_memory raised.
+ *   MALFORMED  nlogprobs is neither 0 nor the number of new tokens.
+ *   BUSY       The daemon still reads a record that was put, or all turn records are in use. */
+TERN_API enum tern_err tern_record_prepare(struct tern *t, tern_session turn,
                                            const struct tern_new_record *record,
-                                           uint32_t deadline_ms, struct tern_recorded *ret);
-/* Prepares a list of n tokens and rolls back to it; n 0 drops all records. The errors are those of
- * tern_record_prepare and tern_record_rollback. The call may be repeated. */
-TERN_API enum tern_err tern_records_rollback(struct tern_records *m, tern_session turn,
-                                             const uint32_t *tokens, uint32_t n, uint64_t step,
-                                             uint32_t deadline_ms, struct tern_recorded *ret);
+                                           uint32_t deadline_ms, struct tern_record *ret);
 
 #endif

@@ -120,7 +120,6 @@ class Connection:
         self._async: Asynchronous | None = None
         # Cookies of all submitted requests: a closed Async may have left some under way.
         self._cookies = itertools.count(1)
-        self._records: ct.c_void_p | None = None  # the tenant's record memory; None: not mapped yet
         err = lib.tern_connect(encoded("path", path), milliseconds(deadline_ms), ct.byref(pointer))
         if err:
             raise error_of(err, f"{path}: {lib.tern_error_text(None, None).decode()}")
@@ -157,14 +156,6 @@ class Connection:
         """Receives the answers that arrived before the answer of a synchronous call."""
         if self._async:
             self._async._drain()
-
-    def _record_memory(self, deadline_ms: int) -> ct.c_void_p:
-        p = self._p  # raises if the connection, and so the mapping, is gone
-        if self._records is None:
-            mapped = ct.c_void_p()
-            self._check(lib.tern_records_map(p, milliseconds(deadline_ms), ct.byref(mapped)))
-            self._records = mapped
-        return self._records
 
     def _text(self) -> str:
         return str(lib.tern_error_text(self._p, None).decode())

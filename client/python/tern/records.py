@@ -104,8 +104,8 @@ def append(
         named,
         len(named),
     )
-    told, ms, m = _lib.Recorded(), milliseconds(deadline_ms), c._record_memory(deadline_ms)
-    c._check(lib.tern_records_append(m, turn, ct.byref(record), ms, ct.byref(told)))
+    told = _lib.Recorded()
+    c._check(lib.tern_record_put(c._p, turn, ct.byref(record), milliseconds(deadline_ms), ct.byref(told)))
     return Recorded(told.length, told.records)
 
 
@@ -113,9 +113,9 @@ def rollback(
     c: Connection, turn: int, tokens: TokenList, step: int, deadline_ms: int
 ) -> tuple[Recorded, _lib.Recorded]:
     ids, told = c_ids(tokens), _lib.Recorded()
-    at, ms = ids.ctypes.data_as(ct.POINTER(ct.c_uint32)), milliseconds(deadline_ms)
-    m = c._record_memory(deadline_ms)
-    c._check(lib.tern_records_rollback(m, turn, at, len(ids), step, ms, ct.byref(told)))
+    whole = _lib.Tokens(v=ids.ctypes.data_as(ct.POINTER(ct.c_uint32)), n=len(ids))
+    ms = milliseconds(deadline_ms)
+    c._check(lib.tern_record_rollback(c._p, turn, ct.byref(whole), step, ms, ct.byref(told)))
     return Recorded(told.length, told.records), told
 
 
@@ -140,11 +140,11 @@ def _record(r: _lib.Record, blobs: bool) -> Record:
 
 
 def read(c: Connection, turn: int, first: int, blobs: bool, deadline_ms: int) -> list[Record]:
-    m, ms = c._record_memory(deadline_ms), milliseconds(deadline_ms)
+    ms = milliseconds(deadline_ms)
     at, read = number("first", first), list[Record]()
     n, records, told = ct.c_uint32(), ct.c_uint32(1), (_lib.Record * _AT_ONCE)()
     while True:
-        c._check(lib.tern_record_get(m, turn, at, told, _AT_ONCE, ms, ct.byref(n), ct.byref(records)))
+        c._check(lib.tern_record_get(c._p, turn, at, told, _AT_ONCE, ms, ct.byref(n), ct.byref(records)))
         read += [_record(told[i], blobs) for i in range(n.value)]
         at += n.value
         if n.value == 0 or at >= records.value:

@@ -35,7 +35,6 @@ enum mode { WITH_WORKERS, ON_OWNER, MODES };
 struct client {
     struct side *side;
     struct tern *tern;
-    struct tern_records *records;
     tern_session session, turn;
     uint32_t number;
     pthread_t thread;
@@ -66,15 +65,18 @@ static enum tern_err one_body(struct client *c)
 {
     struct tern_record record;
     struct tern_recorded told;
-    enum tern_err err = tern_record_prepare(c->records, c->turn, BODY_TOKENS, BODY_TOKENS, NULL, 0,
-                                            MEMBER_CALL_MS, &record);
+    enum tern_err err = tern_record_prepare(
+        c->tern, c->turn,
+        &(struct tern_new_record){.ntokens = BODY_TOKENS, .nlogprobs = BODY_TOKENS}, MEMBER_CALL_MS,
+        &record);
 
     if (err == TERN_OK)
-        err = tern_record_put(c->records, c->turn, MEMBER_CALL_MS, &told);
+        err = tern_record_put(c->tern, c->turn, NULL, MEMBER_CALL_MS, &told);
     if (err == TERN_OK)
-        err = tern_record_prepare_rollback(c->records, c->turn, 0, MEMBER_CALL_MS, &record);
+        err = tern_record_prepare(c->tern, c->turn, &(struct tern_new_record){.rollback = true},
+                                  MEMBER_CALL_MS, &record);
     if (err == TERN_OK)
-        err = tern_record_rollback(c->records, c->turn, TERN_STEP_NONE, MEMBER_CALL_MS, &told);
+        err = tern_record_rollback(c->tern, c->turn, NULL, TERN_STEP_NONE, MEMBER_CALL_MS, &told);
     return err;
 }
 
@@ -126,9 +128,7 @@ static bool client_ready(struct client *c, uint64_t pool)
     return is_ok(c->tern, "opening a session",
                  tern_session_open(c->tern, pool, &ns, NULL, MEMBER_CALL_MS, &c->session)) &&
            is_ok(c->tern, "beginning a turn",
-                 tern_turn_begin(c->tern, c->session, MEMBER_CALL_MS, &c->turn)) &&
-           is_ok(c->tern, "mapping the record memory",
-                 tern_records_map(c->tern, MEMBER_CALL_MS, &c->records));
+                 tern_turn_begin(c->tern, c->session, MEMBER_CALL_MS, &c->turn));
 }
 
 /* Fills the record memory with pairs of a token id and a log-probability, so that a body is already
@@ -143,18 +143,24 @@ static bool fill(struct client *c)
         words[i] = PATTERN;
     ok = is_ok(c->tern, "preparing all of the record memory",
                tern_record_prepare(
-                   c->records, c->turn, 1, 0,
-                   &(struct tern_blob){.name = "all",
-                                       .bytes = CLIENTS * (uint64_t)RECORD_BYTES - (64u << 10)},
-                   1, MEMBER_CALL_MS, &all));
+                   c->tern, c->turn,
+                   &(struct tern_new_record){
+                       .ntokens = 1,
+                       .blobs = &(struct tern_blob){.name = "all",
+                                                    .bytes = CLIENTS * (uint64_t)RECORD_BYTES -
+                                                             (64u << 10)},
+                       .nblobs = 1},
+                   MEMBER_CALL_MS, &all));
     for (uint32_t s = 0; ok && s < all.blobs[0].at.nspans; s++)
         for (uint64_t at = 0; at < all.blobs[0].at.span[s].bytes; at += sizeof words[0])
             memcpy(all.blobs[0].at.span[s].at + at, words, sizeof words[0]);
     for (uint32_t s = 0; ok && s < all.tokens.nspans; s++)
         memcpy(all.tokens.span[s].at, words, all.tokens.span[s].bytes);
     /* Preparing a rollback drops the prepared record: its pages are freed with their content. */
-    return ok && is_ok(c->tern, "giving it back",
-                       tern_record_prepare_rollback(c->records, c->turn, 0, MEMBER_CALL_MS, &all));
+    return ok &&
+           is_ok(c->tern, "giving it back",
+                 tern_record_prepare(c->tern, c->turn, &(struct tern_new_record){.rollback = true},
+                                     MEMBER_CALL_MS, &all));
 }
 
 static bool side_start(struct side *s)

@@ -233,22 +233,28 @@ static void serve(struct fake *f)
     }
 }
 
-static struct tern_records *m;
-
 static void start_records(enum map_twist map)
 {
     d = (struct script){.map = map, .most = 64};
     d.memory = memfd_create("records", MFD_CLOEXEC);
     assert_int_equal(ftruncate(d.memory, BYTES), 0);
     d.at = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, d.memory, 0);
-    m = NULL;
     start(serve, NULL);
+}
+
+/* The first call about records maps the memory. */
+static enum tern_err map(uint32_t deadline_ms)
+{
+    uint32_t n;
+
+    return tern_record_get(t, TURN, 0, NULL, 0, deadline_ms, &n, NULL);
 }
 
 static void start_mapped(void)
 {
     start_records(GOOD);
-    assert_ok(tern_records_map(t, 2000, &m));
+    assert_ok(map(2000));
+    d.asked = 0;
 }
 
 FIXTURE(stop_records)
@@ -268,28 +274,24 @@ TEST_EACH(client_setup, stop_records);
 
 TEST(records_map_shares_bytes_and_leaves_no_descriptor)
 {
-    struct tern_records *second;
     const uint8_t *at;
     uint32_t before;
 
     start_records(GOOD);
     before = open_fds();
-    assert_ok(tern_records_map(t, 2000, &m));
-    assert_ok(tern_records_map(t, 2000, &second));
+    assert_ok(map(2000));
+    at = t->records.base;
+    assert_ok(map(2000));
+    assert_int_equal(d.asked, 1 + 2); /* one map */
+    assert_true(t->records.base == at);
     assert_int_equal(open_fds(), before);
-    assert_int_equal(tern_records_bytes(m), BYTES);
-    m->base[100] = 0xab;
+    assert_int_equal(t->records.bytes, BYTES);
+    t->records.base[100] = 0xab;
     assert_int_equal(d.at[100], 0xab);
     d.at[BYTES - 1] = 0xcd;
-    assert_int_equal(second->base[BYTES - 1], 0xcd);
-    assert_non_null(strstr(flags_of(m->base), " dc "));
-    at = m->base;
-    tern_records_unmap(&m);
-    assert_null(m);
-    tern_records_unmap(&m);
-    assert_string_equal(flags_of(at), "");
-    at = second->base;
-    stop(); /* unmaps the other one */
+    assert_int_equal(at[BYTES - 1], 0xcd);
+    assert_non_null(strstr(flags_of(at), " dc "));
+    stop();
     assert_string_equal(flags_of(at), "");
 }
 
@@ -301,15 +303,14 @@ TEST(records_map_forked_child_has_no_mapping_and_may_let_go)
     start_mapped();
     pid = fork();
     if (pid == 0) {
-        bool none = flags_of(m->base)[0] == '\0';
+        bool none = flags_of(t->records.base)[0] == '\0' && map(2000) == TERN_DAEMON_LOST;
 
-        tern_records_unmap(&m);
         tern_destroy(t);
         _exit(none ? 0 : 1);
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
-    m->base[0] = 1;
+    t->records.base[0] = 1;
     assert_int_equal(d.at[0], 1);
 }
 
@@ -319,8 +320,8 @@ TEST(records_map_answer_twisted_typed_error_no_leak)
         uint32_t before = open_fds();
 
         start_records(twist);
-        assert_err(TERN_MALFORMED, tern_records_map(t, 2000, &m));
-        assert_null(m);
+        assert_err(TERN_MALFORMED, map(2000));
+        assert_null(t->records.base);
         stop_records(NULL);
         assert_int_equal(open_fds(), before);
     }
@@ -332,11 +333,11 @@ TEST(records_map_late_answer_its_descriptor_closed)
 
     start_records(LATE);
     before = open_fds();
-    assert_err(TERN_TIMED_OUT, tern_records_map(t, 50, &m));
-    assert_null(m);
-    assert_ok(tern_records_map(t, 2000, &m));
+    assert_err(TERN_TIMED_OUT, map(50));
+    assert_null(t->records.base);
+    assert_ok(map(2000));
     assert_int_equal(open_fds(), before);
-    m->base[0] = 0x5a;
+    t->records.base[0] = 0x5a;
     assert_int_equal(d.at[0], 0x5a);
 }
 
@@ -345,11 +346,11 @@ TEST(records_map_refused_says_why)
     start_records(GOOD);
     d.err = TERN_UNSUPPORTED;
     d.text = "set its record_memory";
-    assert_err(TERN_UNSUPPORTED, tern_records_map(t, 2000, &m));
+    assert_err(TERN_UNSUPPORTED, map(2000));
     assert_string_equal(tern_error_text(t, NULL), "set its record_memory");
-    assert_null(m);
+    assert_null(t->records.base);
     d.err = TERN_OK;
-    assert_ok(tern_records_map(t, 2000, &m));
+    assert_ok(map(2000));
 }
 
 /* ---- sessions ---- */
@@ -395,12 +396,15 @@ static void tell_all(void)
 
 static enum tern_err prepare_all(struct tern_record *ret)
 {
-    return tern_record_prepare(m, TURN, LENGTH, NEW, blobs, 2, 2000, ret);
+    return tern_record_prepare(
+        t, TURN,
+        &(struct tern_new_record){.ntokens = LENGTH, .nlogprobs = NEW, .blobs = blobs, .nblobs = 2},
+        2000, ret);
 }
 
 static void assert_span(const struct tern_section *s, uint32_t i, uint32_t at, uint32_t bytes)
 {
-    assert_true(s->span[i].at == m->base + at);
+    assert_true(s->span[i].at == t->records.base + at);
     assert_int_equal(s->span[i].bytes, bytes);
 }
 
@@ -445,7 +449,8 @@ TEST(prepare_to_roll_back_has_the_list_alone)
     tell(&d.told, 3, 3, 0);
     d.told.m.from = 0;
     d.told.m.own = NULL;
-    assert_ok(tern_record_prepare_rollback(m, TURN, 3, 2000, &r));
+    assert_ok(tern_record_prepare(
+        t, TURN, &(struct tern_new_record){.ntokens = 3, .rollback = true}, 2000, &r));
     assert_int_equal(d.kind, 1);
     assert_int_equal(d.length, 3);
     assert_int_equal(r.before.bytes, 12);
@@ -520,7 +525,10 @@ static void assert_prepare_invalid(uint32_t length, const struct tern_blob *b, u
 {
     struct tern_record r;
 
-    assert_err(TERN_INVALID, tern_record_prepare(m, TURN, length, 0, b, n, 2000, &r));
+    assert_err(TERN_INVALID,
+               tern_record_prepare(
+                   t, TURN, &(struct tern_new_record){.ntokens = length, .blobs = b, .nblobs = n},
+                   2000, &r));
     assert_non_null(strstr(tern_error_text(t, NULL), words));
 }
 
@@ -545,6 +553,25 @@ TEST(prepare_what_is_never_right_is_not_asked)
     assert_int_equal(d.asked, asked);
 }
 
+TEST(prepare_with_fields_that_exclude_each_other_names_both)
+{
+    static const struct {
+        struct tern_new_record record;
+        const char *other;
+    } wrong[] = {{{.ntokens = 5, .nlogprobs = 5, .rollback = true}, "nlogprobs"},
+                 {{.ntokens = 5, .blobs = blobs, .nblobs = 1, .rollback = true}, "nblobs"}};
+    struct tern_record r;
+
+    start_mapped();
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_err(TERN_INVALID, tern_record_prepare(t, TURN, &wrong[i].record, 2000, &r));
+        assert_non_null(strstr(tern_error_text(t, NULL), "rollback"));
+        assert_non_null(strstr(tern_error_text(t, NULL), wrong[i].other));
+    }
+    assert_err(TERN_INVALID, tern_record_prepare(t, TURN, NULL, 2000, &r));
+    assert_int_equal(d.asked, 0);
+}
+
 /* ---- putting and rolling back ---- */
 
 TEST(put_says_what_is_recorded)
@@ -552,7 +579,7 @@ TEST(put_says_what_is_recorded)
     struct tern_recorded r;
 
     start_mapped();
-    assert_ok(tern_record_put(m, TURN, 2000, &r));
+    assert_ok(tern_record_put(t, TURN, NULL, 2000, &r));
     assert_true(d.session == TURN);
     assert_int_equal(r.length, 70);
     assert_int_equal(r.records, 7);
@@ -568,18 +595,18 @@ TEST(put_malformed_names_part_and_index)
     d.text = "the record is invalid";
     d.part = TERN_PART_LOGPROBS;
     d.index = 17;
-    assert_err(TERN_MALFORMED, tern_record_put(m, TURN, 2000, &r));
+    assert_err(TERN_MALFORMED, tern_record_put(t, TURN, NULL, 2000, &r));
     assert_non_null(
         strstr(tern_error_text(t, NULL), "log-probability 17 of the new tokens is not finite"));
     assert_int_equal(r.part, TERN_PART_LOGPROBS);
     assert_int_equal(r.index, 17);
     d.part = TERN_PART_TOKENS;
     d.index = 1234567;
-    assert_err(TERN_MALFORMED, tern_record_rollback(m, TURN, TERN_STEP_NONE, 2000, &r));
+    assert_err(TERN_MALFORMED, tern_record_rollback(t, TURN, NULL, TERN_STEP_NONE, 2000, &r));
     assert_non_null(strstr(tern_error_text(t, NULL), "token 1234567 of the list is 2^31 or more"));
     assert_int_equal(r.part, TERN_PART_TOKENS);
     d.part = 77; /* of a newer daemon */
-    assert_err(TERN_MALFORMED, tern_record_put(m, TURN, 2000, &r));
+    assert_err(TERN_MALFORMED, tern_record_put(t, TURN, NULL, 2000, &r));
     assert_string_equal(tern_error_text(t, NULL), "the record is invalid");
     assert_int_equal(r.part, TERN_PART_NONE);
     d.err = TERN_OK;
@@ -593,7 +620,7 @@ TEST(put_refused_says_why)
     start_mapped();
     d.err = TERN_CONFLICT;
     d.text = "the stored list is not a prefix of this one";
-    assert_err(TERN_CONFLICT, tern_record_put(m, TURN, 2000, &r));
+    assert_err(TERN_CONFLICT, tern_record_put(t, TURN, NULL, 2000, &r));
     assert_string_equal(tern_error_text(t, NULL), d.text);
     assert_int_equal(r.length, 70);
 }
@@ -603,13 +630,13 @@ TEST(rollback_names_a_step)
     struct tern_recorded r;
 
     start_mapped();
-    assert_ok(tern_record_rollback(m, TURN, 9, 2000, &r));
+    assert_ok(tern_record_rollback(t, TURN, NULL, 9, 2000, &r));
     assert_int_equal(d.step, 9);
     assert_int_equal(r.records, 7);
-    assert_ok(tern_record_rollback(m, TURN, TERN_STEP_NONE, 2000, &r));
+    assert_ok(tern_record_rollback(t, TURN, NULL, TERN_STEP_NONE, 2000, &r));
     assert_int_equal(d.step, 0);
-    assert_err(TERN_INVALID, tern_record_rollback(m, TURN, 0, 2000, &r));
-    assert_err(TERN_INVALID, tern_records_rollback(m, TURN, NULL, 0, 0, 2000, &r));
+    assert_err(TERN_INVALID, tern_record_rollback(t, TURN, NULL, 0, 2000, &r));
+    assert_err(TERN_INVALID, tern_record_rollback(t, TURN, &(struct tern_tokens){0}, 0, 2000, &r));
     assert_non_null(strstr(tern_error_text(t, NULL), "TERN_STEP_NONE"));
 }
 
@@ -622,8 +649,8 @@ TEST(get_goes_on_until_all_are_there)
 
     start_mapped();
     d.records = RECORDS;
-    assert_ok(tern_record_get(m, TURN, 0, r, RECORDS, 2000, &n, &records));
-    assert_int_equal(d.asked, 1 + 3);
+    assert_ok(tern_record_get(t, TURN, 0, r, RECORDS, 2000, &n, &records));
+    assert_int_equal(d.asked, 3);
     assert_int_equal(n, RECORDS);
     assert_int_equal(records, RECORDS);
     for (uint32_t i = 0; i < n; i++) {
@@ -644,14 +671,14 @@ TEST(get_hands_out_no_more_than_was_asked_for)
     start_mapped();
     d.records = RECORDS;
     r[3].length = 99;
-    assert_ok(tern_record_get(m, TURN, 100, r, 3, 2000, &n, NULL));
+    assert_ok(tern_record_get(t, TURN, 100, r, 3, 2000, &n, NULL));
     assert_int_equal(n, 3);
     assert_int_equal(r[2].from, 102);
     assert_int_equal(r[3].length, 99);
-    assert_ok(tern_record_get(m, TURN, 0, NULL, 0, 2000, &n, &records));
+    assert_ok(tern_record_get(t, TURN, 0, NULL, 0, 2000, &n, &records));
     assert_int_equal(n, 0);
     assert_int_equal(records, RECORDS);
-    assert_ok(tern_record_get(m, TURN, RECORDS, r, 3, 2000, &n, &records));
+    assert_ok(tern_record_get(t, TURN, RECORDS, r, 3, 2000, &n, &records));
     assert_int_equal(n, 0);
 }
 
@@ -666,7 +693,7 @@ TEST(get_answer_makes_no_sense_connection_ends)
         d.most = which == 0 ? 0 : 2; /* none, although there are some */
         d.get_twisted = which == 1;
         d.dropped_at = which == 2;
-        assert_err(TERN_MALFORMED, tern_record_get(m, TURN, 0, r, 2, 2000, &n, NULL));
+        assert_err(TERN_MALFORMED, tern_record_get(t, TURN, 0, r, 2, 2000, &n, NULL));
         assert_int_equal(n, 99);
         assert_err(TERN_DAEMON_LOST, tern_ping(t, 100));
         stop_records(NULL);
@@ -732,7 +759,7 @@ TEST(append_writes_each_byte_where_it_belongs)
     start_mapped();
     tell_all();
     memset(d.at, 0xee, BYTES);
-    assert_ok(tern_records_append(m, TURN, &record, 2000, &r));
+    assert_ok(tern_record_put(t, TURN, &record, 2000, &r));
     assert_int_equal(r.records, 7);
     assert_memory_equal(d.at + 9 * WIRE_RECORD_PAGE, tokens, 4 * FROM);
     assert_memory_equal(d.at + 14 * WIRE_RECORD_PAGE, tokens + FROM, WIRE_RECORD_PAGE);
@@ -754,19 +781,27 @@ TEST(append_what_points_nowhere_is_not_asked)
 
     start_mapped();
     record.logprobs = NULL;
-    assert_err(TERN_INVALID, tern_records_append(m, TURN, &record, 2000, &r));
+    assert_err(TERN_INVALID, tern_record_put(t, TURN, &record, 2000, &r));
     record = make_record(own);
     record.tokens = NULL;
-    assert_err(TERN_INVALID, tern_records_append(m, TURN, &record, 2000, &r));
+    assert_err(TERN_INVALID, tern_record_put(t, TURN, &record, 2000, &r));
     record = make_record(own);
     own[1].from = NULL;
-    assert_err(TERN_INVALID, tern_records_append(m, TURN, &record, 2000, &r));
-    assert_err(TERN_INVALID, tern_records_append(m, TURN, NULL, 2000, &r));
+    assert_err(TERN_INVALID, tern_record_put(t, TURN, &record, 2000, &r));
     record = make_record(own);
     record.ntokens = NEW - 1;
-    assert_err(TERN_INVALID, tern_records_append(m, TURN, &record, 2000, &r));
-    assert_err(TERN_INVALID, tern_records_rollback(m, TURN, NULL, 1, 9, 2000, &r));
-    assert_int_equal(d.asked, 1); /* the first map */
+    assert_err(TERN_INVALID, tern_record_put(t, TURN, &record, 2000, &r));
+    assert_err(TERN_INVALID,
+               tern_record_rollback(t, TURN, &(struct tern_tokens){.n = 1}, 9, 2000, &r));
+    assert_err(TERN_INVALID,
+               tern_record_rollback(t, TURN, &(struct tern_tokens){.v = tokens, .n = 1, .base = 1},
+                                    9, 2000, &r));
+    assert_non_null(strstr(tern_error_text(t, NULL), "base and nkeys are 0"));
+    record = make_record(own);
+    record.rollback = true;
+    assert_err(TERN_INVALID, tern_record_put(t, TURN, &record, 2000, &r));
+    assert_non_null(strstr(tern_error_text(t, NULL), "rollback is for tern_record_prepare"));
+    assert_int_equal(d.asked, 0);
 }
 
 TEST(rollback_writes_the_whole_list)
@@ -778,11 +813,11 @@ TEST(rollback_writes_the_whole_list)
     tell(&d.told, 3, 3, 0);
     d.told.m.from = 0;
     d.told.m.own = NULL;
-    assert_ok(tern_records_rollback(m, TURN, list, 3, 9, 2000, &r));
+    assert_ok(tern_record_rollback(t, TURN, &(struct tern_tokens){.v = list, .n = 3}, 9, 2000, &r));
     assert_memory_equal(d.at + 9 * WIRE_RECORD_PAGE, list, sizeof(list));
     assert_int_equal(d.step, 9);
     assert_int_equal(r.length, 70);
     tell(&d.told, 0, 0, 0);
     d.told.m.own = d.told.m.before = NULL;
-    assert_ok(tern_records_rollback(m, TURN, NULL, 0, 9, 2000, &r));
+    assert_ok(tern_record_rollback(t, TURN, &(struct tern_tokens){0}, 9, 2000, &r));
 }
