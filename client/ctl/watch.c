@@ -101,11 +101,11 @@ static bool show_batch(struct ctl *ctl, const struct tern_events *events)
 /* Waits for the next answer. */
 static void next_answer(struct ctl *ctl, struct tern_answer *ret)
 {
-    struct pollfd p = {.fd = tern_fd(ctl->tern)};
+    struct pollfd p;
     enum tern_err err;
 
     while ((err = tern_poll(ctl->tern, ret)) == TERN_BUSY) {
-        p.events = tern_wants_write(ctl->tern) ? POLLIN | POLLOUT : POLLIN;
+        p.fd = tern_fd(ctl->tern, &p.events);
         poll(&p, 1, -1);
     }
     if (err != TERN_OK || ret->err != TERN_OK)

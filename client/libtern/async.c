@@ -2,6 +2,7 @@
  * their answers one by one, first those that arrived while a synchronous call waited. */
 #include "internal.h"
 
+#include <poll.h>
 #include <string.h>
 
 #include "base/err.h"
@@ -151,14 +152,11 @@ enum tern_err tern_submit_store(struct tern *t, tern_session s, uint32_t depth, 
     return TERN_OK;
 }
 
-int tern_fd(const struct tern *t)
+int tern_fd(const struct tern *t, short *ret_events)
 {
+    if (ret_events)
+        *ret_events = client_socket_wants_write(&t->socket) ? POLLIN | POLLOUT : POLLIN;
     return t->socket.fd;
-}
-
-bool tern_wants_write(const struct tern *t)
-{
-    return client_socket_wants_write(&t->socket);
 }
 
 /* Returns the changes of a subscription, which stays in the table unless it has ended. */

@@ -463,7 +463,7 @@ static void one_run(struct tern *admin, uint32_t run)
             exit(1);
         }
         if (pid == 0) {
-            close(tern_fd(admin));
+            close(tern_fd(admin, NULL));
             srandom(seed);
             if (r == 0)
                 leader(name);

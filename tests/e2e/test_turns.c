@@ -389,7 +389,7 @@ TEST(m_i_the_slot_after_a_disconnect)
 
     assert_ok(gone, tern_turn_begin(gone, own, 0, &turn));
     assert_ok(gone, work(gone, turn, &r));
-    assert_int_equal(shutdown(tern_fd(gone), SHUT_RDWR), 0);
+    assert_int_equal(shutdown(tern_fd(gone, NULL), SHUT_RDWR), 0);
     wait_until(turns("turns.turns_lost") == 1);
     assert_err(TERN_GONE, work(t, turn, &r));
     assert_next_succeeds(t, own);

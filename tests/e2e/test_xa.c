@@ -502,12 +502,11 @@ static void end_fetch(struct xa *x, struct fetch *f)
 static void take_answers(struct xa *x, uint64_t wait_ns)
 {
     struct timespec wait = {.tv_nsec = (long)wait_ns};
-    struct pollfd fd = {.fd = tern_fd(x->e.e.tern), .events = POLLIN};
+    struct pollfd fd = {.fd = -1};
     struct tern_answer a;
     enum tern_err err;
 
-    if (tern_wants_write(x->e.e.tern))
-        fd.events |= POLLOUT;
+    fd.fd = tern_fd(x->e.e.tern, &fd.events);
     ppoll(&fd, 1, &wait, NULL);
     while ((err = tern_poll(x->e.e.tern, &a)) == TERN_OK)
         fetched(x, &a);

@@ -83,10 +83,9 @@ enum tern_err answer_wait(struct tern *t, uint32_t wait_ms, struct tern_answer *
 
     for (uint64_t now = clock_ns(), until = now + wait_ms * MS; err == TERN_BUSY && now < until;
          now = clock_ns()) {
-        struct pollfd fd = {.fd = tern_fd(t), .events = POLLIN};
+        struct pollfd fd = {.fd = -1};
 
-        if (tern_wants_write(t))
-            fd.events |= POLLOUT;
+        fd.fd = tern_fd(t, &fd.events);
         poll(&fd, 1, (int)((until - now) / MS + 1));
         err = tern_poll(t, ret);
     }

@@ -38,10 +38,10 @@ TERN_API enum tern_err tern_submit_recover(struct tern *t, tern_session s, uint6
 TERN_API enum tern_err tern_submit_store(struct tern *t, tern_session s, uint32_t depth,
                                          uint64_t cookie);
 TERN_API enum tern_err tern_submit_wait_published(struct tern *t, uint64_t step, uint64_t cookie);
-/* Returns the descriptor to wait on, for POLLIN, and for POLLOUT while tern_wants_write is true. It
- * is borrowed: do not read from it, and do not close it. */
-TERN_API int tern_fd(const struct tern *t);
-TERN_API bool tern_wants_write(const struct tern *t);
+/* Returns the descriptor to wait on. *ret_events (may be NULL) are the events to wait for now, as
+ * in struct pollfd: POLLIN, and POLLOUT while requests wait for room in the socket. The descriptor
+ * is borrowed and stays the same: do not read from it, and do not close it. */
+TERN_API int tern_fd(const struct tern *t, short *ret_events);
 /* Returns one answer. OK: *ret is filled in. BUSY: there is none yet. Call it until it returns BUSY
  * before you wait on tern_fd, since one read may receive several answers. Synchronous calls may be
  * mixed in. If answers to submitted requests arrive during a synchronous call, tern_poll returns

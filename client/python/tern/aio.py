@@ -11,6 +11,7 @@ import asyncio
 import ctypes as ct
 from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass
+from select import POLLOUT
 
 from . import _lib
 from ._lib import STEP_NONE, lib
@@ -72,7 +73,7 @@ class Async:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self._loop = asyncio.get_running_loop()
-        self._fd = int(lib.tern_fd(connection._p))
+        self._fd = int(lib.tern_fd(connection._p, None))
         self._waiting: dict[int, Callable[[_lib.Answer], None]] = {}
         self._sessions: dict[int, list[Session]] = {}  # by cookie: the sessions of each request
         self._soon = False
@@ -112,7 +113,7 @@ class Async:
 
     def _drain_now(self) -> None:
         self._soon = False
-        handle, answer = self.connection._handle, _lib.Answer()
+        handle, answer, events = self.connection._handle, _lib.Answer(), ct.c_short()
         if handle is None:
             return
         while (err := lib.tern_poll(handle.pointer, ct.byref(answer))) == _OK:
@@ -121,7 +122,8 @@ class Async:
                 take(answer)
         if err != _BUSY:
             self._loop.remove_reader(self._fd)
-        if lib.tern_wants_write(handle.pointer):
+        lib.tern_fd(handle.pointer, ct.byref(events))
+        if events.value & POLLOUT:
             self._loop.add_writer(self._fd, self._drain)
         else:
             self._loop.remove_writer(self._fd)

@@ -95,7 +95,7 @@ static void ring(const struct tenant_a *a)
     static const uint64_t one = 1;
 
     for (uint32_t i = 0; i < nshared; i++) {
-        if (shared[i] == tern_fd(a->engine.tern))
+        if (shared[i] == tern_fd(a->engine.tern, NULL))
             continue;
         if (write(shared[i], &one, sizeof one) < 0) /* an eventfd takes 8 bytes, a socket any */
             continue;
@@ -357,7 +357,7 @@ static enum a_answer map_unread(struct tenant_a *a)
     m.pool = e->pool;
     if (wire_encode(&h, &m.base, FRAME_CAP, frame, sizeof frame, &n) != TERN_OK)
         return A_FAILED;
-    if (send(tern_fd(e->tern), frame, n, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)n)
+    if (send(tern_fd(e->tern, NULL), frame, n, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)n)
         return A_DONE;
     return errno == EAGAIN || errno == EPIPE || errno == ECONNRESET ? A_DONE : A_FAILED;
 }

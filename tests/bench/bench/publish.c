@@ -59,7 +59,7 @@ static bool start_engine(struct publish *p)
 static bool wait_once(struct publish *p)
 {
     struct tern *t = p->scheduler.tern;
-    struct pollfd fd = {.fd = tern_fd(t), .events = POLLIN};
+    struct pollfd fd = {.fd = tern_fd(t, NULL), .events = POLLIN};
     struct tern_answer a = {.err = TERN_BUSY};
     enum tern_err err;
     uint64_t start;

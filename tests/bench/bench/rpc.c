@@ -107,7 +107,7 @@ static bool frame_sizes(struct rpc *r, uint32_t *ret_request, uint32_t *ret_repl
     if (tern_submit_match(r->engine.tern, r->session.id, &v, TERN_STEP_NONE, 1) != TERN_OK)
         return false;
     sleep_ms(100); /* until the whole answer lies in the socket */
-    if (ioctl(tern_fd(r->engine.tern), FIONREAD, &reply) != 0 || reply <= 0)
+    if (ioctl(tern_fd(r->engine.tern, NULL), FIONREAD, &reply) != 0 || reply <= 0)
         return false;
     *ret_reply = (uint32_t)reply;
     return wait_answer(r, &answer);

@@ -274,10 +274,10 @@ static bool wait_for_work(struct decode *d)
 {
     struct pollfd fd[2] = {
         {.fd = d->peer_done ? -1 : d->peer, .events = POLLIN},
-        {.fd = tern_fd(d->e.tern),
-         .events = (short)(POLLIN | (tern_wants_write(d->e.tern) ? POLLOUT : 0))},
+        {.fd = -1},
     };
 
+    fd[1].fd = tern_fd(d->e.tern, &fd[1].events);
     if (poll(fd, 2, idle_ms(d)) < 0)
         return true;
     while (fd[0].revents) {

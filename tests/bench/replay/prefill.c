@@ -168,13 +168,11 @@ static bool take_submitted(struct prefill *p)
 /* Synchronous calls keep answers that arrive meanwhile: take them before the wait, too. */
 static bool take_answers(struct prefill *p)
 {
-    struct pollfd fd[2] = {{.fd = p->peer, .events = POLLIN},
-                           {.fd = tern_fd(p->e.tern), .events = POLLIN}};
+    struct pollfd fd[2] = {{.fd = p->peer, .events = POLLIN}, {.fd = -1}};
 
     if (!take_submitted(p))
         return false;
-    if (tern_wants_write(p->e.tern))
-        fd[1].events |= POLLOUT;
+    fd[1].fd = tern_fd(p->e.tern, &fd[1].events);
     if (poll(fd, 2, idle_ms(p)) < 0)
         return true;
     while (fd[0].revents) {
