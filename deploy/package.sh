@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the Debian packages ternd, tern-agent, libtern0, libtern-dev, python3-tern and tern-tools from this tree into DIR (by default
+# Builds the Debian packages ternd, tern-agent, libtern0.2, libtern-dev, python3-tern and tern-tools from this tree into DIR (by default
 # build/packages), as the user who calls it. Two builds of one commit are equal, wherever and whenever they are made.
 #
 #   deploy/package.sh [DIR]

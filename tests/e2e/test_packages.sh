@@ -18,7 +18,7 @@ mkdir -p "$DIR/another place"
     tar -c --null --ignore-failed-read -T - 2>/dev/null) | tar -x -C "$DIR/another place"
 (cd "$DIR/another place" && umask 077 && TZ=Asia/Tokyo LC_ALL=C LANG=tr_TR.UTF-8 TMPDIR=/var/tmp bash deploy/package.sh "$DIR/two") >"$DIR/two.out" 2>&1 ||
     { tail -n 40 "$DIR/two.out"; fail "deploy/package.sh in another folder"; }
-for package in ternd tern-agent libtern0 libtern-dev python3-tern tern-tools; do
+for package in ternd tern-agent libtern0.2 libtern-dev python3-tern tern-tools; do
     compgen -G "$DIR/one/${package}_*.deb" >/dev/null || fail "there is no package $package"
 done
 for file in "$DIR"/one/*.deb; do
@@ -74,7 +74,7 @@ inside ternd --version
 inside sh -c 'dpkg -L ternd | grep -qx /etc/tern/ternd.yaml && test -x /usr/bin/ternctl && man=/usr/share/man/man8/ternd.8.gz && test -f $man'
 inside ternd --config /etc/tern/ternd.yaml --plan
 inside ternd --config /usr/share/tern/ternd-gpus.yaml --plan
-inside sh -c 'gcc -o /tmp/engine /usr/share/doc/libtern-dev/examples/tiny_engine.c $(pkg-config --cflags --libs tern) && ldd /tmp/engine | grep libtern.so.0'
+inside sh -c 'gcc -o /tmp/engine /usr/share/doc/libtern-dev/examples/tiny_engine.c $(pkg-config --cflags --libs tern) && ldd /tmp/engine | grep libtern.so.0.2'
 inside python3 -c 'import tern'
 inside tern-sim --seeds 50
 
@@ -166,7 +166,7 @@ UNIT
 if command -v systemd-nspawn >/dev/null; then booted; else echo "booted: there is no systemd-nspawn (package systemd-container)"; fi
 
 # ---- gone ----
-inside apt-get purge -y -q tern-agent ternd libtern0 libtern-dev python3-tern tern-tools
+inside apt-get purge -y -q tern-agent ternd libtern0.2 libtern-dev python3-tern tern-tools
 rm -rf "$ROOT/tmp/packages" "$ROOT/tmp/engine"
 files | grep -i 'tern' | grep -vxFf "$DIR/before" >"$DIR/left" && { cat "$DIR/left"; fail "a purge leaves these"; }
 diff <(cut -d: -f1 "$DIR/passwd") <(cut -d: -f1 "$ROOT/etc/passwd") || fail "a purge leaves a user"

@@ -42,7 +42,7 @@ echo "an engine in PyTorch"
 start prefill decode 512 memory=256M
 start decode prefill 512 memory=256M
 grep -q "event=device_kernels device=$GPU way=kernels" "$DIR/decode/log" || fail "the daemon runs no kernels"
-library=$TERN_BUILD/client/libtern.so.0
+library=$TERN_BUILD/client/libtern.so.0.2
 if python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then
     [[ ! -e $library ]] || export TERN_LIBRARY=$library
     PYTHONPATH=$TERN_SOURCE/client/python python3 "$HERE/../gpu/engine.py" "$DIR/prefill/a.sock" "$DIR/decode/a.sock" prefill ||

@@ -111,7 +111,7 @@ typedef uint64_t tern_session;
 TERN_API const char *tern_strerror(enum tern_err err);
 /* Returns what to do about the error: correct, retry, wait, drop. Any thread may call it. */
 TERN_API enum tern_err_category tern_category(enum tern_err err);
-/* Returns the version of the library, such as "0.1.0". */
+/* Returns the version of the library, such as "0.2.0". */
 TERN_API const char *tern_version(void);
 struct tern_result; /* tern_session.h */
 

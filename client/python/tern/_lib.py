@@ -507,7 +507,7 @@ _CALLS: dict[str, tuple[object, list[object]]] = {
 
 
 def _open() -> ct.CDLL:
-    path = os.environ.get("TERN_LIBRARY") or ctypes.util.find_library("tern") or "libtern.so.0"
+    path = os.environ.get("TERN_LIBRARY") or ctypes.util.find_library("tern") or "libtern.so.0.2"
     try:
         lib = ct.CDLL(path)
     except OSError as why:

@@ -59,7 +59,7 @@ install_to
 644 include/tern_session.h
 644 $lib/libtern.a
 777 $lib/libtern.so
-777 $lib/libtern.so.0
+777 $lib/libtern.so.0.2
 644 $lib/libtern.so.$version
 644 $lib/pkgconfig/tern.pc
 644 lib/systemd/system/ternd.service

@@ -46,7 +46,7 @@ LD_LIBRARY_PATH=$libdir "$work/shared"
 read -ra private <<<"$(pkg-config --libs libprotobuf-c)"
 "$compiler" -o "$work/static" "$work/user.o" "$libdir/libtern.a" "${private[@]}"
 "$work/static"
-[[ $(readelf -d "$work/shared" | grep -c 'libtern.so.0') -eq 1 ]] || { echo "the soname is not libtern.so.0"; exit 1; }
+[[ $(readelf -d "$work/shared" | grep -c 'libtern.so.0.2') -eq 1 ]] || { echo "the soname is not libtern.so.0.2"; exit 1; }
 if command -v c++ >/dev/null; then # the header is for C++ too
     printf '#include <tern.h>\nint main() { return tern_version() ? 0 : 1; }\n' >"$work/user.cc"
     c++ -std=c++20 -Wall -Wextra -pedantic -Werror "${flags[@]}" -o "$work/cxx" "$work/user.cc" "$libdir/libtern.a" "${private[@]}"
