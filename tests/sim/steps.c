@@ -2,6 +2,7 @@
  * of the step that writes the allocated pages. Results are predicted in order, each from the state
  * after the operation before. */
 #include "causes.h"
+#include "core/busy.h"
 #include "disk.h"
 #include "leases.h"
 #include "records.h"
@@ -264,7 +265,7 @@ static void check_extend_busy(struct sim *w, uint32_t d, const struct session *s
         MARK(extend_waits_for_copies);
         return;
     }
-    if (w->d[d].njobs > 0 && (!text || strstr(text, "must be evicted")))
+    if (w->d[d].njobs > 0 && (!text || strcmp(text, MAKING_ROOM) == 0))
         return; /* pages of a job become available by themselves */
     EXPECT(op->tokens.n > 0, "extend_busy", "BUSY for an extend without tokens: %s",
            text ? text : "");
