@@ -226,11 +226,14 @@ static bool room_comes_later(struct sim *w, uint32_t d, uint32_t tenant)
     return w->disk[d]->freed || share_left(w, w->cfg.disk_files, n.files, tenant) == 0;
 }
 
+/* The disk has the part at another place. A reset of the namespace dooms both places alike. */
 static bool was_replaced(struct disks *k, const struct ext *x)
 {
-    const struct ext *other = ext_find(k, x->id, x->e.part, LOOK_NOW);
-
-    return other && other->uid != x->uid;
+    for (EXTS(k, y))
+        if (ext_known(y) && !y->bad && y->doomed == x->doomed && y->uid != x->uid &&
+            y->e.part == x->e.part && ident_equal(y->id, x->id))
+            return true;
+    return false;
 }
 
 /* D5: a longer entry became durable, in this step or before. In the latter case a fetch still read
@@ -307,16 +310,6 @@ void check_ahead(struct sim *w, uint32_t d)
     }
 }
 
-/* Is the part on the disk at another place? A reset of its namespace changes nothing of that. */
-static bool is_elsewhere(struct disks *k, const struct ext *x)
-{
-    for (EXTS(k, y))
-        if (ext_known(y) && !y->bad && y->uid != x->uid && y->e.part == x->e.part &&
-            ident_equal(y->id, x->id))
-            return true;
-    return false;
-}
-
 /* No fetch reads a dropped extent, unless it was written anew. */
 static void check_unread(struct sim *w, uint32_t d, const struct ext *x)
 {
@@ -328,7 +321,7 @@ static void check_unread(struct sim *w, uint32_t d, const struct ext *x)
         for (uint32_t n = 0; p->used && p->disk && n < BATCHES; n++)
             for (uint32_t at = 0; p->batch[n].used && at < p->batch[n].n; at++)
                 EXPECT(p->batch[n].span[at].seen || p->batch[n].ext[at] != x - k->ext ||
-                           p->batch[n].uid[at] != x->uid || is_elsewhere(k, x),
+                           p->batch[n].uid[at] != x->uid || was_replaced(k, x),
                        "disk_drop_read", "part %u of depth %u is dropped, and pull %u.%u reads it",
                        x->e.part, x->e.depth, p->id.slot, p->id.gen);
     }
