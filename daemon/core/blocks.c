@@ -20,7 +20,7 @@ static struct page_ref block_place(const struct core *c, struct block b)
 
     if (n && node_on_device(n) && node_visible(n))
         return page_ref_of(c, n->group[0].pages[TIER_DEVICE]);
-    if (n && node_on_host(n) && !n->tier[TIER_HOST].corrupt)
+    if (n && node_on_host(n) && !n->host_corrupt)
         return (struct page_ref){0, BLOCK_ON_HOST};
     return (struct page_ref){0, b.chunk == NONE ? BLOCK_NOWHERE : BLOCK_ON_DISK};
 }

@@ -19,8 +19,7 @@ static bool held(const struct node *n, enum tier tier)
         return true; /* its copy may still be under way */
     if (!there(n, tier))
         return false;
-    if (n->work.stores_due > 0 &&
-        (node_on_host(n) && !n->tier[TIER_HOST].corrupt) == (tier == TIER_HOST))
+    if (n->work.stores_due > 0 && (node_on_host(n) && !n->host_corrupt) == (tier == TIER_HOST))
         return true; /* D2: a store is due for it */
     if (tier == TIER_HOST)
         return n->work.copy != COPY_NONE || n->work.loaders > 0 || n->pending_engine != NONE;

@@ -158,7 +158,7 @@ static void audit_told(const struct core *c, uint32_t slot, struct counts *n)
         uint32_t claim = m->depth == 0 ? 0 : n[at].nearest;
 
         if (node_at(c, at)->state.claim != claim ||
-            !claim != !node_at(c, at)->heap[HEAP_CLAIM].rank)
+            !claim != !node_at(c, at)->heap_rank[HEAP_CLAIM])
             oracle_fail("audit: T10: node %u tells of a claim at %u, the nearest is at %u", at,
                         node_at(c, at)->state.claim, claim);
         nearest = claim > 0 && (nearest == 0 || claim < nearest) ? claim : nearest;

@@ -92,8 +92,8 @@ void audit_node_pages(struct audit *a, uint32_t slot)
             oracle_fail("audit: node %u, on the host %u, has %u pages of group %u there", slot,
                         node_on_host(n), host, g);
         /* A commit may fill STATE that is being loaded. */
-        if (moving && (is_back(n) ? !device || (host && !n->tier[TIER_HOST].corrupt)
-                                  : !host || (history && device)))
+        if (moving &&
+            (is_back(n) ? !device || (host && !n->host_corrupt) : !host || (history && device)))
             oracle_fail(
                 "audit: T16: node %u copies group %u, which is on the device %u, the host %u", slot,
                 g, device, host);
@@ -127,9 +127,9 @@ static void audit_kids(const struct core *c, uint32_t slot)
     if (reserved != n->reserved_children)
         oracle_fail("audit: node %u counts %u children of the reserve and has %u", slot,
                     n->reserved_children, reserved);
-    if (device != n->tier[TIER_DEVICE].children || host != n->tier[TIER_HOST].children)
+    if (device != n->children_on[TIER_DEVICE] || host != n->children_on[TIER_HOST])
         oracle_fail("audit: node %u counts %u/%u children on the tiers and has %u/%u", slot,
-                    n->tier[TIER_DEVICE].children, n->tier[TIER_HOST].children, device, host);
+                    n->children_on[TIER_DEVICE], n->children_on[TIER_HOST], device, host);
 }
 
 /* Checks a list of copies. Returns its length. */
@@ -361,8 +361,8 @@ void audit_host(struct audit *a)
         if (!n->used)
             continue;
         audit_kids(a->c, i);
-        rotten += n->tier[TIER_HOST].corrupt != 0;
-        if (n->tier[TIER_HOST].corrupt && !node_on_host(n))
+        rotten += n->host_corrupt != 0;
+        if (n->host_corrupt && !node_on_host(n))
             oracle_fail("audit: node %u has rotten pages on a tier where it is not", i);
         if (n->depth == 0 && (!node_on_device(n) || !node_on_host(n) || n->work.copy != COPY_NONE))
             oracle_fail("audit: root %u is on %u/%u, copy state %u", i, node_on_device(n),

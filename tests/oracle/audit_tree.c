@@ -118,7 +118,7 @@ static void audit_heap(struct audit *a, const struct pool *p, uint32_t kind, uin
         uint32_t rank[2] = {0};
 
         audit_meet(seen, slot, c->limits.nodes, "node", "a heap");
-        if (!n->heap[kind].rank || !n->used || pool_at(c, n->pool) != p)
+        if (!n->heap_rank[kind] || !n->used || pool_at(c, n->pool) != p)
             oracle_fail("audit: node %u is in a heap that is not its", slot);
         below[0] = n->heap[kind].left;
         below[1] = n->heap[kind].right;
@@ -127,13 +127,13 @@ static void audit_heap(struct audit *a, const struct pool *p, uint32_t kind, uin
 
             if (at == NONE)
                 continue;
-            rank[i] = node_at(c, at)->heap[kind].rank;
+            rank[i] = node_at(c, at)->heap_rank[kind];
             if (node_at(c, at)->heap[kind].up != slot || in_order(node_at(c, at), n, kind) ||
                 depth > c->limits.nodes)
                 oracle_fail("audit: node %u is out of order in its heap", at);
             stack[depth++] = at;
         }
-        if (rank[0] < rank[1] || n->heap[kind].rank != rank[1] + 1)
+        if (rank[0] < rank[1] || n->heap_rank[kind] != rank[1] + 1)
             oracle_fail("audit: node %u has the wrong rank in its heap", slot);
     }
 }
@@ -163,8 +163,8 @@ static bool can_go_behind(const struct core *c, const struct node *n, uint32_t k
         return false;
     if (kind == HEAP_SPARE)
         return host && !n->reserved;
-    return n->reserved && node_on_host(n) && !n->tier[TIER_HOST].corrupt && n->nrefs == 0 &&
-           n->tier[TIER_DEVICE].children == 0;
+    return n->reserved && node_on_host(n) && !n->host_corrupt && n->nrefs == 0 &&
+           n->children_on[TIER_DEVICE] == 0;
 }
 
 static bool can_go(const struct core *c, const struct node *n, uint32_t kind)
@@ -178,10 +178,10 @@ static bool can_go(const struct core *c, const struct node *n, uint32_t kind)
         return false;
     switch (kind) {
     case HEAP_LEAF:
-        return node_on_device(n) && n->nrefs == 0 && n->tier[TIER_DEVICE].children == 0 &&
+        return node_on_device(n) && n->nrefs == 0 && n->children_on[TIER_DEVICE] == 0 &&
                (node_on_host(n) || !host_below(n));
     case HEAP_HOST:
-        return node_on_host(n) && n->refs[REF_HOST] == 0 && n->tier[TIER_HOST].children == 0 &&
+        return node_on_host(n) && n->refs[REF_HOST] == 0 && n->children_on[TIER_HOST] == 0 &&
                !host_below(n) && (node_on_device(n) || n->children.n == 0);
     case HEAP_ALONE: return !node_on_device(n) && n->refs[REF_HOST] == 0 && n->children.n == 0;
     case HEAP_CLEAN:
@@ -209,7 +209,7 @@ void audit_heaps(struct audit *a)
             /* A node that waits to be counted enters its heap then. */
             if (can_go(c, n, kind) && !seen[i] && n->room.changed.prev == NONE)
                 oracle_fail("audit: node %u could go and is not in heap %u", i, kind);
-            if (n->used && !!n->heap[kind].rank != seen[i])
+            if (n->used && !!n->heap_rank[kind] != seen[i])
                 oracle_fail("audit: node %u believes that it is in heap %u", i, kind);
         }
     }

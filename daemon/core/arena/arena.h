@@ -86,8 +86,8 @@ enum heap_kind {
     HEAPS
 };
 
-struct heap_links { /* rank: as in any leftist heap, 1 or more; 0: the node is not in this heap */
-    uint32_t left, right, up, rank;
+struct heap_links { /* while the node is in this heap */
+    uint32_t left, right, up;
 };
 
 struct pool {
@@ -154,21 +154,15 @@ struct space { /* a namespace within a pool */
 /* A node's STATE: who needs its segment (state.c). Invariant: whether a session can resume at the
  * node is derived each time and never stored. */
 struct node_state {
-    uint32_t resume, successor; /* enum resume_state, enum successor_state */
-    uint32_t claims_window;     /* 1: a resume point that needs the nodes of its window */
+    uint8_t resume, successor; /* enum resume_state, enum successor_state */
+    uint8_t claims_window;     /* 1: a resume point that needs the nodes of its window */
+    uint16_t refilling;        /* bits of the groups whose refill waits for its step */
     uint32_t claim;        /* depth of the nearest claim at or below it, within reach; 0: none */
     uint32_t claims_below; /* root of its HEAP_CLAIM */
     uint32_t bound;        /* scratch of a walk: see state_arrived */
     uint32_t borrowers;
     uint32_t host_borrowers;   /* borrowers for which the host's copy is enough */
-    uint32_t refilling;        /* bits of the groups whose refill waits for its step */
     struct list_links reclaim; /* in the pool's `reclaim` list while superseded */
-};
-
-/* A node's state on one tier, besides its pages. */
-struct node_tier {
-    uint32_t children; /* children on this tier */
-    uint32_t corrupt;  /* 1: the pages on this tier do not match their checksums */
 };
 
 /* Work in progress on a node: its commit's step, its checksums, its copy to the other tier. */
@@ -176,10 +170,9 @@ struct node_work {
     uint64_t publish_step; /* its commit's step; of a refill, 0 until its commit has ended */
     uint64_t since_ns;     /* start of its commit, then when others see it; 0: neither is timed */
     uint32_t publish_next; /* in the list of a retire record */
-    uint32_t seal;         /* enum seal_state */
-    struct list_links seal_queue;
-    uint32_t copy, copy_gen; /* enum copy_state */
-    struct list_links copy_queue;
+    uint32_t copy_gen;
+    struct list_links seal_queue, copy_queue;
+    uint8_t seal, copy;         /* enum seal_state, enum copy_state */
     uint8_t copy_from, copy_to; /* enum tier, while there is a copy */
     uint8_t copy_tries;         /* writebacks of it that failed consecutively */
     uint32_t loaders;           /* loads that need this node on the device */
@@ -190,7 +183,7 @@ struct node_work {
 struct node_room {
     struct list_links changed; /* in its pool's list */
     uint32_t kept[TIER_COUNT];
-    uint32_t counted[TIER_COUNT]; /* groups, as bits */
+    uint16_t counted[TIER_COUNT]; /* groups, as bits */
     uint8_t own[TIER_COUNT], in[TIER_COUNT], passes[TIER_COUNT];
     /* Used while obtain_later counts, otherwise 0: whether the node was counted, and how many of
      * its children were. */
@@ -216,29 +209,33 @@ struct node { /* one chunk of L tokens; a root has depth 0, no tokens and no pag
     _Alignas(64) uint32_t parent;
     uint32_t depth;
     struct list children;    /* newest first */
-    uint32_t residency;      /* ON_DEVICE, ON_HOST */
     uint32_t tokens, keys;   /* heads in the token store and the extra-key store */
     uint32_t pending_engine; /* engine whose step it waits for; NONE: its step has passed */
-    struct node_tier tier[TIER_COUNT];
-    uint32_t gen, pool, space, used;
+    uint32_t children_on[TIER_COUNT];
+    uint32_t gen, space;
+    uint16_t pool;
+    uint8_t residency;    /* ON_DEVICE, ON_HOST */
+    uint8_t host_corrupt; /* 1: the pages on the host tier do not match their checksums */
+    uint8_t used;
+    uint8_t announced; /* what subscribers were sent about it: see events.c */
+    uint8_t reserved;  /* 1: in the reserve: its host copy exists or is under way */
+    uint32_t jump;     /* an ancestor further up: see node_above */
     uint32_t refs[REF_KINDS], nrefs;
     struct node_room room;
     struct list_links sibling; /* `next` also links a free record */
     struct list_links keyed;   /* in the pool's `keyed` list while it has extra keys */
     struct list_links due; /* in a list of its tenant while a cold store of it waits for a record */
-    uint8_t announced;     /* what subscribers were sent about it: see events.c */
-    uint8_t reserved;      /* 1: in the reserve: its host copy exists or is under way */
     uint64_t due_ns;       /* when it entered disk_due; 0: it is in disk_late, or in neither */
-    uint32_t reserved_children;
-    uint32_t jump; /* an ancestor further up: see node_above */
     struct node_disk disk;
     uint64_t seq;
     uint64_t chain; /* public hash of all tokens up to its end; never used as an index */
     uint64_t last_use, last_use_ns; /* last_use: T13's tick, `changes` at that event */
     uint64_t admin_ns;
-    struct heap_links heap[HEAPS];
-    struct node_state state;
     struct node_work work;
+    struct node_state state;
+    uint32_t reserved_children;
+    uint8_t heap_rank[HEAPS]; /* as in any leftist heap, 1 or more; 0: it is not in this heap */
+    struct heap_links heap[HEAPS];
     struct node_group group[]; /* limits.groups */
 };
 

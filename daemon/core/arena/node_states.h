@@ -19,7 +19,7 @@
     X(COPY, DONE, TO(COPY, NONE),                                                                  \
       "acknowledged; becomes the node's at once, on the device once its parent is resident there")
 
-STATE_MACHINE(copy, COPY, COPY_STATE_TABLE)
+STATE_MACHINE_IN(uint8_t, copy, COPY, COPY_STATE_TABLE)
 
 /* The checksums of a node. Each of its pages has its own machine (PAGE_SEAL). */
 #define SEAL_STATE_TABLE(X)                                                                        \
@@ -28,7 +28,7 @@ STATE_MACHINE(copy, COPY, COPY_STATE_TABLE)
     X(SEAL, RUNNING, TO(SEAL, DONE), "a job computes the checksums")                               \
     X(SEAL, DONE, TO(SEAL, NONE), "every page has its checksum: peers may read it")
 
-STATE_MACHINE(seal, SEAL, SEAL_STATE_TABLE)
+STATE_MACHINE_IN(uint8_t, seal, SEAL, SEAL_STATE_TABLE)
 
 #define RESUME_STATE_TABLE(X)                                                                      \
     X(RESUME, NONE, TO(RESUME, POINT) | TO(RESUME, RELEASED), "no commit ended here")              \
@@ -37,7 +37,7 @@ STATE_MACHINE(seal, SEAL, SEAL_STATE_TABLE)
     X(RESUME, RELEASED, TO(RESUME, POINT) | TO(RESUME, RELEASED),                                  \
       "an engine released the snapshot: superseded, with or without nodes below it")
 
-STATE_MACHINE(resume, RESUME, RESUME_STATE_TABLE)
+STATE_MACHINE_IN(uint8_t, resume, RESUME, RESUME_STATE_TABLE)
 
 /* A successor of a node is a resume point below it whose window does not reach its segment. */
 #define SUCCESSOR_STATE_TABLE(X)                                                                   \
@@ -47,6 +47,6 @@ STATE_MACHINE(resume, RESUME, RESUME_STATE_TABLE)
     X(SUCCESSOR, EARLIER, TO(SUCCESSOR, BELOW),                                                    \
       "the node had one, and became a resume point again; nodes above it may have one")
 
-STATE_MACHINE(successor, SUCCESSOR, SUCCESSOR_STATE_TABLE)
+STATE_MACHINE_IN(uint8_t, successor, SUCCESSOR, SUCCESSOR_STATE_TABLE)
 
 #endif

@@ -137,8 +137,6 @@ void disk_node_new(struct core *c, uint32_t node)
     struct disk_kept at;
     uint32_t groups = 0;
 
-    if (c->limits.disk_chunks == 0)
-        return;
     for (uint32_t g = 0; g < p->ngroups; g++)
         groups |= group_is_state(&p->group[g]) ? 0 : 1u << g;
     at = disk_kept_of(p, groups);

@@ -53,7 +53,8 @@ uint32_t disk_of_node(const struct core *c, const struct node *n);
 uint32_t disk_of_path(struct core *c, uint32_t node, bool learns);
 /* Makes the node remember the chunk as its own. */
 void disk_node_is(struct core *c, struct node *n, uint32_t chunk);
-/* For a new node: sets the size of its path. If its parent's chunk is known, looks up its own. */
+/* For a new node: sets the size of its path. If its parent's chunk is known, looks up its own. The
+ * daemon has a disk tier. */
 void disk_node_new(struct core *c, uint32_t node);
 /* Returns the deepest chunk from here upwards at which a session of the pool can resume; NONE. */
 uint32_t disk_above(struct core *c, const struct pool *p, uint32_t chunk);

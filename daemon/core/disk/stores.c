@@ -208,7 +208,7 @@ static uint32_t readable(struct core *c, uint32_t node)
     uint32_t at = node, looks = 0;
 
     for (; c->host_corrupt > 0 && !node_on_device(node_at(c, at)); looks++) {
-        bool corrupt = node_at(c, at)->tier[TIER_HOST].corrupt;
+        bool corrupt = node_at(c, at)->host_corrupt;
 
         at = node_at(c, at)->parent;
         node = corrupt ? at : node;

@@ -243,7 +243,8 @@ static enum tern_err attach_new(struct core *c, struct session *s, struct token_
     if (slot == NONE)
         return TERN_BUSY;
     node_take_chunk(c, slot, &s->tokens);
-    disk_node_new(c, slot);
+    if (c->limits.disk_chunks > 0)
+        disk_node_new(c, slot);
     history_fill(c, p, slot, src);
     set_pending(c, s, slot, src);
     move_on(c, s, slot, src);
@@ -264,7 +265,7 @@ static enum tern_err attach_again(struct core *c, struct session *s, uint32_t sl
     node_arrive(c, slot);
     set_pending(c, s, slot, src);
     move_on(c, s, slot, src);
-    if (n->tier[TIER_HOST].corrupt && n->children.n == 0 && n->refs[REF_HOST] == 0 &&
+    if (n->host_corrupt && n->children.n == 0 && n->refs[REF_HOST] == 0 &&
         n->work.copy == COPY_NONE && n->work.loaders == 0)
         node_leave_host(c, slot);
     return TERN_OK;

@@ -36,11 +36,6 @@ enum tern_err session_of(const struct core *c, const struct engine *e, struct se
     return s->gate == GATE_CLAIMED && id.gen == s->gen ? TERN_BUSY : TERN_OK;
 }
 
-struct pool *session_pool(const struct core *c, const struct session *s)
-{
-    return pool_at(c, s->pool);
-}
-
 struct lengths session_lengths(const struct session *s)
 {
     return (struct lengths){

@@ -66,7 +66,10 @@ enum tern_err session_of(const struct core *c, const struct engine *e, struct se
                          struct session **ret, const char **ret_text);
 /* Returns true if this is the handle of the turn in flight. */
 bool session_turn_is(const struct session *s, struct session_id id);
-struct pool *session_pool(const struct core *c, const struct session *s);
+static inline struct pool *session_pool(const struct core *c, const struct session *s)
+{
+    return pool_at(c, s->pool);
+}
 /* Fills in the session's lengths if the answer to that operation has them. */
 void reply_lengths(const struct session *s, struct reply *ret);
 struct lengths session_lengths(const struct session *s);

@@ -22,7 +22,7 @@ uint32_t host_down(struct core *c, uint32_t at, struct token_view *w)
         child = node_child(c, at, w);
         n = node_at(c, child == NONE ? 0 : child);
         if (child == NONE || !node_visible(n) ||
-            !(node_on_device(n) || (node_on_host(n) && !n->tier[TIER_HOST].corrupt)))
+            !(node_on_device(n) || (node_on_host(n) && !n->host_corrupt)))
             break;
         at = child;
     }
@@ -141,7 +141,7 @@ static enum tern_err wants_copy(const struct pool *p, const struct node *n, uint
         return refuse(why, TERN_BUSY, LOAD_AWAITS_COMMIT);
     if (lacks == 0 || copy_goes_to(n, TIER_DEVICE))
         return TERN_OK;
-    if (n->tier[TIER_HOST].corrupt)
+    if (n->host_corrupt)
         return refuse(why, TERN_CORRUPT, LOAD_CORRUPT);
     if (n->work.copy != COPY_NONE)
         return refuse(why, TERN_BUSY, LOAD_AWAITS_COPY);
@@ -255,9 +255,9 @@ void loadback_acked(struct core *c, uint32_t slot, enum tern_err err)
     if (err != TERN_OK) {
         c->copies_lost++;
         c->counts.corrupt_detected += err == TERN_CORRUPT;
-        if (err == TERN_CORRUPT && !n->tier[TIER_HOST].corrupt)
+        if (err == TERN_CORRUPT && !n->host_corrupt)
             c->host_corrupt++;
-        n->tier[TIER_HOST].corrupt |= err == TERN_CORRUPT;
+        n->host_corrupt |= err == TERN_CORRUPT;
     }
     state_settle(c, slot);
     node_offer(c, slot);

@@ -26,7 +26,7 @@ static bool fill_one(struct core *c, struct pool *p)
     if (slot == NONE)
         return false;
     n = node_at(c, slot);
-    if (!node_on_host(n) || n->tier[TIER_HOST].corrupt) {
+    if (!node_on_host(n) || n->host_corrupt) {
         if (!writeback_ready(c, slot)) {
             reserve_skip(c, slot);
             return true;

@@ -16,7 +16,7 @@ static uint32_t host_lacks(const struct pool *p, const struct node *n)
 
     for (uint32_t g = 0; g < p->ngroups; g++)
         if (n->group[g].pages[TIER_DEVICE] != NONE &&
-            (n->group[g].pages[TIER_HOST] == NONE || n->tier[TIER_HOST].corrupt) &&
+            (n->group[g].pages[TIER_HOST] == NONE || n->host_corrupt) &&
             !(group_is_state(&p->group[g]) &&
               (state_reclaimable(n) || n->state.refilling & 1u << g)))
             groups |= 1u << g;
@@ -79,7 +79,7 @@ bool writeback_ready(const struct core *c, uint32_t slot)
     const struct pool *p = node_pool(c, n);
 
     return p->tiers[TIER_HOST] != NONE && p->state == POOL_OPEN && n->work.seal == SEAL_DONE &&
-           n->work.copy == COPY_NONE && (!node_on_host(n) || n->tier[TIER_HOST].corrupt) &&
+           n->work.copy == COPY_NONE && (!node_on_host(n) || n->host_corrupt) &&
            node_on_device(n) && node_visible(n) && !space_at(c, n->space)->reset;
 }
 
@@ -117,7 +117,7 @@ bool writeback_if_room(struct core *c, uint32_t slot)
     bool behind = p->host_write == HOST_WRITE_BEHIND, room;
     /* Making room must not evict the node's own host pages, nor, where the host needs whole
      * prefixes, its parent. */
-    bool own = node_on_host(n) && !n->tier[TIER_HOST].corrupt;
+    bool own = node_on_host(n) && !n->host_corrupt;
     uint32_t held = own ? slot : n->parent, end = piece_whole(c);
 
     copy_pages_count(p, host_lacks(p, n), need);
@@ -154,8 +154,7 @@ void host_sealed(struct core *c, uint32_t slot)
  * this node. */
 static bool must_have(const struct pool *p, const struct node *n, uint32_t state_from)
 {
-    return !node_on_host(n) || n->tier[TIER_HOST].corrupt ||
-           (n->depth > state_from && host_lacks(p, n) != 0);
+    return !node_on_host(n) || n->host_corrupt || (n->depth > state_from && host_lacks(p, n) != 0);
 }
 
 /* Returns the groups whose copy has to begin for such a session. */
@@ -267,14 +266,14 @@ static void host_heal(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
 
-    if (!n->tier[TIER_HOST].corrupt)
+    if (!n->host_corrupt)
         return;
     for (uint32_t g = 0; g < c->limits.groups; g++)
         if (n->group[g].copying != NONE) {
             obtain_forget_group(c, slot, TIER_HOST, g);
             chain_free(c, &n->group[g].pages[TIER_HOST]);
         }
-    n->tier[TIER_HOST].corrupt = 0;
+    n->host_corrupt = 0;
     c->host_corrupt--;
 }
 
@@ -285,7 +284,7 @@ static void writeback_take(struct core *c, uint32_t slot)
     host_heal(c, slot);
     copy_pages_attach(c, slot);
     copy_state_move(&n->work.copy, COPY_NONE);
-    node_at(c, n->parent)->tier[TIER_HOST].children += !node_on_host(n);
+    node_at(c, n->parent)->children_on[TIER_HOST] += !node_on_host(n);
     n->residency |= ON_HOST;
     c->counts.host_copies++;
     node_changed(c, slot);
@@ -327,7 +326,7 @@ static void writeback_fail(struct core *c, uint32_t slot)
     if (writeback_again(c, slot))
         return;
     c->copies_lost++;
-    if (!node_on_host(n) || n->tier[TIER_HOST].corrupt)
+    if (!node_on_host(n) || n->host_corrupt)
         reserve_leave(c, slot);
     state_settle(c, slot);
     node_offer(c, slot);
@@ -337,7 +336,7 @@ void writeback_acked(struct core *c, uint32_t slot, enum tern_err err)
 {
     struct pool *p = node_pool(c, node_at(c, slot));
 
-    if (p->host_stores > 0 && node_at(c, slot)->tier[TIER_HOST].corrupt)
+    if (p->host_stores > 0 && node_at(c, slot)->host_corrupt)
         err = TERN_BUSY; /* a store may be reading the pages that it would replace */
     p->writebacks--;
     p->copy_moved_ns = c->now_ns;

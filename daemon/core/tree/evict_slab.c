@@ -85,7 +85,7 @@ static void look(struct core *c, const struct pool *p, const struct group *g, ui
 /* Returns a device leaf in the subtree: nothing below the node is held, so one may be evicted. */
 static uint32_t leaf_below(struct core *c, uint32_t slot)
 {
-    for (; node_at(c, slot)->tier[TIER_DEVICE].children > 0; c->visits++)
+    for (; node_at(c, slot)->children_on[TIER_DEVICE] > 0; c->visits++)
         for (slot = node_at(c, slot)->children.head; !node_on_device(node_at(c, slot)); c->visits++)
             slot = child_list_next(c, slot);
     return slot;

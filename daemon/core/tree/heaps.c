@@ -6,7 +6,7 @@ bool device_frees(const struct node *n)
 {
     bool host_needs = !node_on_host(n) && node_kept_below(n, TIER_HOST);
 
-    return node_on_device(n) && n->depth > 0 && n->tier[TIER_DEVICE].children == 0 &&
+    return node_on_device(n) && n->depth > 0 && n->children_on[TIER_DEVICE] == 0 &&
            !node_held(n, TIER_DEVICE) && !host_needs;
 }
 
@@ -18,21 +18,21 @@ bool host_frees(const struct node *n)
 
 static bool clean(const struct node *n)
 {
-    return node_on_host(n) && !n->tier[TIER_HOST].corrupt;
+    return node_on_host(n) && !n->host_corrupt;
 }
 
 /* Returns true if it may join the reserve. Nodes below it on the device leave before it. */
 static bool may_join(const struct node *n)
 {
     return node_on_device(n) && n->depth > 0 && !n->reserved && n->work.copy == COPY_NONE &&
-           n->tier[TIER_DEVICE].children == n->reserved_children && !node_held(n, TIER_DEVICE) &&
+           n->children_on[TIER_DEVICE] == n->reserved_children && !node_held(n, TIER_DEVICE) &&
            (clean(n) || (n->work.seal == SEAL_DONE && n->work.copy_tries < COPY_TRIES_MAX));
 }
 
 bool heap_fits(const struct node *n, enum heap_kind k)
 {
     switch (k) {
-    case HEAP_HOST: return n->tier[TIER_HOST].children == 0 && host_frees(n);
+    case HEAP_HOST: return n->children_on[TIER_HOST] == 0 && host_frees(n);
     case HEAP_ALONE: return !node_on_device(n) && host_frees(n);
     case HEAP_CLEAN: return n->reserved && clean(n) && device_frees(n);
     case HEAP_NEXT: return may_join(n);
@@ -65,22 +65,23 @@ static bool before(const struct node *a, const struct node *b, enum heap_kind k)
 
 static uint32_t rank_of(const struct core *c, enum heap_kind k, uint32_t slot)
 {
-    return slot == NONE ? 0 : node_at(c, slot)->heap[k].rank;
+    return slot == NONE ? 0 : node_at(c, slot)->heap_rank[k];
 }
 
 /* Restores the rank: the left child has the higher one, so a path to the right has logarithmic
  * length. Returns false if the node's rank did not change. */
 static bool rank_again(const struct core *c, enum heap_kind k, uint32_t slot)
 {
-    struct heap_links *l = &node_at(c, slot)->heap[k];
-    uint32_t had = l->rank, right = l->right;
+    struct node *n = node_at(c, slot);
+    struct heap_links *l = &n->heap[k];
+    uint32_t had = n->heap_rank[k], right = l->right;
 
     if (rank_of(c, k, l->left) < rank_of(c, k, right)) {
         l->right = l->left;
         l->left = right;
     }
-    l->rank = rank_of(c, k, l->right) + 1;
-    return l->rank != had;
+    n->heap_rank[k] = (uint8_t)(rank_of(c, k, l->right) + 1);
+    return n->heap_rank[k] != had;
 }
 
 static void hang(const struct core *c, uint32_t up, enum heap_kind k, uint32_t slot)
@@ -130,12 +131,13 @@ void heap_remove(const struct core *c, uint32_t *root, enum heap_kind k, uint32_
         node_at(c, up)->heap[k].right = sub;
     while (up != NONE && rank_again(c, k, up))
         up = node_at(c, up)->heap[k].up;
-    *l = (struct heap_links){.left = NONE, .right = NONE, .up = NONE};
+    node_at(c, slot)->heap_rank[k] = 0;
 }
 
 void heap_insert(const struct core *c, uint32_t *root, enum heap_kind k, uint32_t slot)
 {
-    node_at(c, slot)->heap[k].rank = 1; /* its links are NONE while it is in no heap */
+    node_at(c, slot)->heap[k] = (struct heap_links){.left = NONE, .right = NONE, .up = NONE};
+    node_at(c, slot)->heap_rank[k] = 1;
     *root = meld(c, *root, k, slot);
 }
 
@@ -146,7 +148,7 @@ static void offer_tiers(struct core *c, struct pool *p, uint32_t slot)
     const struct node *n = node_at(c, slot);
 
     for (uint32_t i = 0; i < (writes_behind(p) ? 5 : 2); i++)
-        if (!n->heap[kinds[i]].rank && heap_fits(n, kinds[i]))
+        if (!n->heap_rank[kinds[i]] && heap_fits(n, kinds[i]))
             heap_insert(c, &p->heap[kinds[i]], kinds[i], slot);
 }
 
@@ -155,13 +157,13 @@ void evict_offer(struct core *c, uint32_t slot)
     const struct node *n = node_at(c, slot);
     struct pool *p = pool_at(c, n->pool);
 
-    if (!n->heap[HEAP_LEAF].rank && device_frees(n))
+    if (!n->heap_rank[HEAP_LEAF] && device_frees(n))
         heap_insert(c, &p->heap[HEAP_LEAF], HEAP_LEAF, slot);
-    if (p->nstate > 0 && !n->heap[HEAP_STATE].rank && state_droppable(c, n))
+    if (p->nstate > 0 && !n->heap_rank[HEAP_STATE] && state_droppable(c, n))
         heap_insert(c, &p->heap[HEAP_STATE], HEAP_STATE, slot);
     if (p->tiers[TIER_HOST] != NONE)
         offer_tiers(c, p, slot);
-    if (space_at(c, n->space)->reset && !n->heap[HEAP_RESET].rank && tiers_free(n))
+    if (space_at(c, n->space)->reset && !n->heap_rank[HEAP_RESET] && tiers_free(n))
         heap_insert(c, &p->heap[HEAP_RESET], HEAP_RESET, slot);
 }
 
@@ -176,6 +178,6 @@ void evict_forget(struct core *c, uint32_t slot)
     const struct node *n = node_at(c, slot);
 
     for (uint32_t k = 0; k < POOL_HEAPS; k++)
-        if (n->heap[k].rank)
+        if (n->heap_rank[k])
             heap_remove(c, &pool_at(c, n->pool)->heap[k], k, slot);
 }

@@ -30,7 +30,7 @@ bool node_pinned(const struct node *n, enum tier tier)
  * so ancestors that are only on the device stay too. */
 static bool kept_for_store(const struct node *n, enum tier tier)
 {
-    bool host = node_on_host(n) && !n->tier[TIER_HOST].corrupt;
+    bool host = node_on_host(n) && !n->host_corrupt;
 
     return n->work.stores_due > 0 && host == (tier == TIER_HOST);
 }

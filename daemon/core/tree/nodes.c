@@ -45,32 +45,21 @@ static uint32_t record_take(struct core *c, uint32_t pool)
     const struct list_links nowhere = {.next = NONE, .prev = NONE};
     uint32_t slot = node_slot_take(c);
     struct node *n = node_at(c, slot);
-    uint32_t copy_gen = n->work.copy_gen; /* a job of the last user may still be acknowledged */
+    /* A job of the last user may still be acknowledged: copy_gen. */
+    uint32_t gen = gen_next(n->gen), copy_gen = n->work.copy_gen;
 
     share_take(c, SHARE_NODES, tenant_of(c, pool));
-    n->gen = gen_next(n->gen);
+    memset(n, 0, offsetof(struct node, heap)); /* the links are not read while it is in no heap */
+    n->gen = gen;
+    n->work.copy_gen = copy_gen;
     n->used = 1;
-    n->pool = pool;
+    n->pool = (uint16_t)pool;
     n->parent = n->tokens = n->keys = n->pending_engine = NONE;
     n->children = LIST_EMPTY;
-    n->sibling = n->keyed = n->due = nowhere;
-    n->depth = n->residency = n->nrefs = 0;
-    n->chain = n->admin_ns = n->due_ns = 0;
-    memset(&n->state, 0, sizeof n->state);
-    n->state.reclaim = nowhere;
-    n->state.claims_below = NONE;
+    n->sibling = n->keyed = n->due = n->room.changed = nowhere;
+    n->work.seal_queue = n->work.copy_queue = n->state.reclaim = nowhere;
+    n->work.publish_next = n->state.claims_below = NONE;
     n->jump = slot;
-    n->disk = (struct node_disk){0};
-    n->announced = n->reserved = 0;
-    n->reserved_children = 0;
-    memset(n->tier, 0, sizeof n->tier);
-    n->work = (struct node_work){
-        .publish_next = NONE, .seal_queue = nowhere, .copy_gen = copy_gen, .copy_queue = nowhere};
-    n->room = (struct node_room){.changed = nowhere};
-    for (uint32_t k = 0; k < REF_KINDS; k++)
-        n->refs[k] = 0;
-    for (uint32_t k = 0; k < HEAPS; k++)
-        n->heap[k] = (struct heap_links){.left = NONE, .right = NONE, .up = NONE};
     for (uint32_t g = 0; g < c->limits.groups; g++)
         n->group[g] = (struct node_group){.pages = {NONE, NONE}, .copying = NONE};
     n->last_use = c->changes;
@@ -305,7 +294,7 @@ uint32_t node_create(struct core *c, uint32_t parent, struct token_view *w)
     n->space = p->space;
     n->depth = p->depth + w->align;
     child_list_push_front(c, &p->children, slot);
-    p->tier[TIER_DEVICE].children++;
+    p->children_on[TIER_DEVICE]++;
     n->residency = ON_DEVICE;
     pool_at(c, n->pool)->resident++;
     reserve_leave(c, parent); /* it stays as long as its child does */
@@ -372,9 +361,9 @@ static void leave_device(struct core *c, struct node *n)
 
     pool_at(c, n->pool)->resident--;
     pool_at(c, n->pool)->reserved -= n->reserved;
-    p->tier[TIER_DEVICE].children--;
+    p->children_on[TIER_DEVICE]--;
     p->reserved_children -= n->reserved;
-    n->residency &= ~ON_DEVICE;
+    n->residency &= ON_HOST;
     n->reserved = 0;
 }
 
@@ -434,11 +423,11 @@ uint32_t node_destroy(struct core *c, uint32_t slot)
     hand_use_up(c, slot);
     if (node_on_device(n))
         leave_device(c, n);
-    p->tier[TIER_HOST].children -= node_on_host(n);
+    p->children_on[TIER_HOST] -= node_on_host(n);
     freed = free_pages(c, n, TIER_DEVICE);
     free_pages(c, n, TIER_HOST);
-    c->host_corrupt -= n->tier[TIER_HOST].corrupt;
-    n->residency = n->tier[TIER_HOST].corrupt = 0;
+    c->host_corrupt -= n->host_corrupt;
+    n->residency = n->host_corrupt = 0;
     tree_event(c, slot, TREE_REMOVED);
     drop_chunk(c, slot);
     hashed_take_out(c, TABLE_NODES, slot);
@@ -455,7 +444,7 @@ uint32_t node_demote(struct core *c, uint32_t slot)
     struct node *n = node_at(c, slot);
     uint32_t freed;
 
-    check(node_on_host(n) && n->nrefs == 0 && n->tier[TIER_DEVICE].children == 0);
+    check(node_on_host(n) && n->nrefs == 0 && n->children_on[TIER_DEVICE] == 0);
     copy_forget(c, slot);
     state_leave(c, slot);
     evict_forget(c, slot);
@@ -487,10 +476,10 @@ void node_leave_host(struct core *c, uint32_t slot)
     }
     obtain_forget_tier(c, slot, TIER_HOST);
     free_pages(c, n, TIER_HOST);
-    c->host_corrupt -= n->tier[TIER_HOST].corrupt;
-    n->residency &= ~ON_HOST;
-    n->tier[TIER_HOST].corrupt = 0;
-    node_at(c, parent)->tier[TIER_HOST].children--;
+    c->host_corrupt -= n->host_corrupt;
+    n->residency &= ON_DEVICE;
+    n->host_corrupt = 0;
+    node_at(c, parent)->children_on[TIER_HOST]--;
     touch(c);
     tree_event(c, slot, TREE_TIER);
     reserve_leave(c, slot);
@@ -503,7 +492,7 @@ void node_arrive(struct core *c, uint32_t slot)
     struct node *n = node_at(c, slot);
 
     n->residency |= ON_DEVICE;
-    node_at(c, n->parent)->tier[TIER_DEVICE].children++;
+    node_at(c, n->parent)->children_on[TIER_DEVICE]++;
     pool_at(c, n->pool)->resident++;
     reserve_leave(c, n->parent);
     node_changed(c, slot);

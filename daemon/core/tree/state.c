@@ -123,7 +123,7 @@ static uint32_t window_span(const struct pool *p)
 /* Returns true if the host has the node's pages of the group, not known to be corrupt. */
 static bool host_gives(const struct node *n, uint32_t g)
 {
-    return n->group[g].pages[TIER_HOST] != NONE && !n->tier[TIER_HOST].corrupt;
+    return n->group[g].pages[TIER_HOST] != NONE && !n->host_corrupt;
 }
 
 /* Returns the depth down to which nobody can resume below this node: it lacks STATE, or has some
