@@ -70,18 +70,20 @@ static const void *keep(struct tern_batch *b, const void *from, size_t n)
 
 /* Keys are aligned to 8 bytes, and so are copies in the arena: a list needs a little more room in
  * the arena than in a request. */
-static bool fits(const struct tern_batch *b, const struct client_op *op)
+static bool fits(const struct tern_batch *b, const struct client_op *op, size_t bytes)
 {
     const size_t max = b->t->socket.body_max,
                  tokens = ((size_t)op->tokens.n * sizeof(*op->tokens.v) + 7) / 8 * 8,
                  keys = (size_t)op->tokens.nkeys * sizeof(*op->tokens.keys);
 
     return tokens <= max && b->used + tokens + keys <= max &&
-           b->bytes + quick_op_size(op) + BARRIER_BYTES + TRACE_BYTES <= max;
+           b->bytes + bytes + BARRIER_BYTES + TRACE_BYTES <= max;
 }
 
 static enum tern_err add(struct tern_batch *b, struct client_op op)
 {
+    const size_t bytes = quick_op_measure(&op);
+
     b->t->text[0] = '\0';
     TRY(check_op(b->t, &op));
     TRY(check_leased(b->t, op.session));
@@ -89,11 +91,11 @@ static enum tern_err add(struct tern_batch *b, struct client_op op)
         return set_error(
             b->t, TERN_INVALID,
             "the batch has TERN_BATCH_OPS_MAX operations: run it, then begin the next");
-    if (!fits(b, &op))
+    if (!fits(b, &op, bytes))
         return set_error(b->t, TERN_INVALID,
                          "the batch would be larger than one request may be: run it, then begin "
                          "the next, or match a part and extend by the rest");
-    b->bytes += quick_op_size(&op);
+    b->bytes += bytes;
     op.tokens.v = keep(b, op.tokens.v, op.tokens.n * sizeof(*op.tokens.v));
     op.tokens.keys = keep(b, op.tokens.keys, op.tokens.nkeys * sizeof(*op.tokens.keys));
     b->op[b->n++] = op;
@@ -164,11 +166,13 @@ enum tern_err tern_batch_session_close(struct tern_batch *b, tern_session s, uin
 
 void tern_batch_barrier(struct tern_batch *b)
 {
-    if (b->n == 0)
+    struct client_op *last = b->n > 0 ? &b->op[b->n - 1] : NULL;
+
+    if (!last)
         return;
-    b->bytes -= quick_op_size(&b->op[b->n - 1]);
-    b->op[b->n - 1].barrier = true;
-    b->bytes += quick_op_size(&b->op[b->n - 1]);
+    b->bytes -= quick_op_measure(last);
+    last->barrier = true;
+    b->bytes += quick_op_measure(last);
 }
 
 /* ---- sending ---- */

@@ -37,10 +37,10 @@ void lease_gather(struct tern_lease *l, struct client_op op, uint32_t slot, uint
                                        .npages = npages,
                                        .length = op.length,
                                        .written = op.written};
+    l->bytes += quick_op_measure(&op);
     l->op[s->nops++] = op;
     s->npages += npages;
     l->nruns += op.nruns;
-    l->bytes += quick_op_size(&op);
     if (slot != UINT32_MAX)
         l->cold[slot].under_way++;
 }

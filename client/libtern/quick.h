@@ -67,6 +67,7 @@ struct client_op {
     uint64_t pool;               /* UNLEASE */
     const struct tern_run *runs; /* ASSIGN, UNLEASE */
     uint32_t nruns;
+    uint32_t bytes; /* of its message, as quick_op_measure set it; 0: not measured */
 };
 
 /* A request of the hot path. Its arrays are borrowed until the request is written. */
@@ -100,7 +101,9 @@ struct quick_request {
 
 /* Returns the bytes of the body that quick_put writes. */
 size_t quick_size(const struct quick_request *q);
-size_t quick_op_size(const struct client_op *op); /* bytes that one operation adds to a Step */
+/* Returns the bytes that one operation adds to a Step, and keeps them in op->bytes. After a later
+ * change of the operation, call it again. */
+size_t quick_op_measure(struct client_op *op);
 void quick_put(struct writer *w, const struct quick_request *q);
 
 /* Reads the answer to any of these requests but Step; `type` is the frame type of the answer.

@@ -56,7 +56,7 @@ static bool has_tokens(const struct client_op *op)
     return op->tokens.n || op->tokens.nkeys || op->tokens.base;
 }
 
-static size_t op_size(const struct client_op *op)
+static size_t op_count(const struct client_op *op)
 {
     size_t n = number_size((uint32_t)op->kind) + number_size(op->barrier) + fixed64_size() +
                number_size(wire_step(op->step)) + number_size(op->length) +
@@ -71,9 +71,15 @@ static size_t op_size(const struct client_op *op)
     return n;
 }
 
-size_t quick_op_size(const struct client_op *op)
+static size_t op_size(const struct client_op *op)
 {
-    return bytes_size(op_size(op));
+    return op->bytes ? op->bytes : op_count(op);
+}
+
+size_t quick_op_measure(struct client_op *op)
+{
+    op->bytes = (uint32_t)op_count(op);
+    return bytes_size(op->bytes);
 }
 
 static void put_op(struct writer *w, uint32_t field, const struct client_op *op)
@@ -100,7 +106,7 @@ static size_t ops_size(const struct client_op *ops, uint32_t n)
     size_t size = 0;
 
     for (uint32_t i = 0; i < n; i++)
-        size += quick_op_size(&ops[i]);
+        size += bytes_size(op_size(&ops[i]));
     return size;
 }
 
