@@ -136,10 +136,13 @@ static void look_over(const struct core *c, uint32_t at)
 
 bool obtain_later(struct core *c, uint32_t group, const struct pool *p, uint32_t missing)
 {
-    struct kept_nodes k = {.pool = p};
     struct look l = {.group = group, .missing = missing, .left = AFTER_VISITS};
-    const bool all = find_kept(c, &k);
+    struct kept_nodes k;
+    bool all;
 
+    k.pool = p;
+    k.looks = k.n = 0; /* an initializer would clear the 4 KiB of `node` for each refusal */
+    all = find_kept(c, &k);
     for (uint32_t i = 0; i < k.n; i++)
         look_held(c, k.node[i], &l);
     for (uint32_t i = 0; i < k.n; i++)
