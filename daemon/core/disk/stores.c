@@ -188,17 +188,11 @@ static bool is_reset(const struct core *c, const struct disk_store *s)
     return space_at(c, node_at(c, s->node)->space)->reset;
 }
 
-/* Returns the deepest node of the path that is on the device. */
-static uint32_t device_end(const struct core *c, uint32_t slot)
-{
-    return node_first(c, slot, node_on_device);
-}
-
 /* Returns true if the step that wrote the node has passed. A node on the host alone may be below
  * one that was committed again, at a step that has not passed. */
 static bool is_written(const struct core *c, uint32_t slot)
 {
-    return node_visible(node_at(c, device_end(c, slot)));
+    return node_visible(node_at(c, node_first(c, slot, node_on_device)));
 }
 
 /* Returns the deepest node of the path down to which a store can read: nodes on the device, and
@@ -221,7 +215,7 @@ static uint32_t readable(struct core *c, uint32_t node)
 static void queue(struct core *c, struct disk_store *s)
 {
     s->node_gen = node_at(c, s->node)->gen;
-    s->device = device_end(c, s->node);
+    s->device = node_first(c, s->node, node_on_device);
     s->host = s->device != s->node || !state_resumable(c, s->node)
                   ? host_end(c, (struct path){s->node, 0})
                   : NONE;

@@ -2,11 +2,6 @@
  * stays formatted for its group, so the group can take it again at no cost. */
 #include "core/memory/pages.h"
 
-uint32_t page_record(const struct core *c, const struct page *p)
-{
-    return (uint32_t)(p - page_at(c, 0));
-}
-
 static void count_move(struct group *g, enum page_state from, enum page_state to)
 {
     check(g->count[from] > 0);

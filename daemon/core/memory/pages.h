@@ -13,7 +13,6 @@ void pages_free(struct core *c, struct list *list); /* and empties the list */
 /* Frees a node's chain of pages; *head becomes NONE. Returns how many pages. */
 uint32_t chain_free(struct core *c, uint32_t *head);
 
-uint32_t page_record(const struct core *c, const struct page *p);
 static inline struct page_ref page_ref_of(const struct core *c, uint32_t record)
 {
     return (struct page_ref){.index = page_at(c, record)->index, .gen = page_at(c, record)->gen};

@@ -132,7 +132,7 @@ enum tern_err lease_claim(struct core *c, struct engine *e, const struct pool *p
 
         forget_names(c, p, run, run->n);
         for (uint32_t i = 0; i < run->n; i++) {
-            uint32_t record = page_record(c, page_find(c, p, run->group, run->refs[i]));
+            uint32_t record = page_slot(c, page_find(c, p, run->group, run->refs[i]));
 
             page_list_remove(c, &e->leased, record);
             page_list_push(c, &ret_pages[run->group], record);

@@ -207,7 +207,8 @@ static void load_to(struct session *s, enum load_state state)
 static enum tern_err load_start(struct core *c, struct call *call, struct path path,
                                 struct reply *ret)
 {
-    const uint32_t device = load_device_end(c, path.node), depth = node_at(c, path.node)->depth;
+    const uint32_t device = node_first(c, path.node, node_on_device),
+                   depth = node_at(c, path.node)->depth;
     const struct node *n = node_at(c, device);
     struct session *s = call->session;
     struct load *l = &s->load;

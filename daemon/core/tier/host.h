@@ -63,8 +63,6 @@ void load_queue(struct core *c, struct session *s);
  * waits for any more frees its pages: at once if it has not begun, else when it is acknowledged.
  * Returns false if there is more to do. */
 bool load_let_go(struct core *c, struct session *s, uint32_t end);
-/* Returns the path's deepest node on the device. */
-uint32_t load_device_end(const struct core *c, uint32_t slot);
 /* Attaches acknowledged copies, parents first. Returns false if there is more to do. */
 bool loads_flush(struct core *c);
 

@@ -40,22 +40,6 @@ uint32_t host_above(struct core *c, struct host_reach reach)
     return node_at(c, at)->depth > least ? at : reach.from;
 }
 
-uint32_t load_device_end(const struct core *c, uint32_t slot)
-{
-    const uint32_t align = node_pool(c, node_at(c, slot))->align;
-    uint32_t most = node_at(c, slot)->depth / align, least = 0;
-
-    while (least < most) {
-        uint32_t mid = (least + most + 1) / 2;
-
-        if (node_on_device(node_at(c, node_above(c, (struct path){slot, mid * align}))))
-            least = mid;
-        else
-            most = mid - 1;
-    }
-    return node_above(c, (struct path){slot, least * align});
-}
-
 bool load_passed(const struct core *c, const struct session *s)
 {
     return node_at(c, s->load.at)->depth <= s->load.low;

@@ -495,7 +495,7 @@ enum tern_err core_serve_page(const struct core *c, struct serve_id serve, uint3
 
     if (!pg)
         return TERN_GONE;
-    *ret_record = page_record(c, pg);
+    *ret_record = page_slot(c, pg);
     return TERN_OK;
 }
 
