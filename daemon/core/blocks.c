@@ -153,7 +153,7 @@ enum tern_err request_blocks(struct core *c, struct call *call, struct reply *re
             ret, TERN_INVALID,
             "a block is one page of # tokens, in a pool with one HISTORY group and no smaller "
             "pages: give each key that many tokens, and # keys at most",
-            (const uint64_t[REPLY_NUMBERS]){p->align, BLOCKS_MAX});
+            p->align, BLOCKS_MAX);
     if (r->what == BLOCKS_REMOVE && disk_on(c, p) && !c->disk_ready)
         return refuse(ret, TERN_BUSY, "the disk is still being read: retry in a moment");
     if (r->what == BLOCKS_ASK && (n > BLOCKS_ASKED_MAX || r->keys.n > ASK_TOKENS_MAX))

@@ -39,12 +39,12 @@ static inline enum tern_err refuse(struct reply *ret, enum tern_err err, const c
     return err;
 }
 
-/* The same, with numbers in the text. */
+/* The same, with REPLY_NUMBERS numbers for the text; 0 for those that it does not have. */
 static inline enum tern_err refuse_numbers(struct reply *ret, enum tern_err err, const char *text,
-                                           const uint64_t number[REPLY_NUMBERS])
+                                           uint64_t first, uint64_t second)
 {
-    for (uint32_t i = 0; i < REPLY_NUMBERS; i++)
-        ret->number[i] = number[i];
+    ret->number[0] = first;
+    ret->number[1] = second;
     return refuse(ret, err, text);
 }
 
@@ -53,7 +53,8 @@ static inline enum tern_err refuse_numbers(struct reply *ret, enum tern_err err,
 static inline enum tern_err refuse_why(struct reply *ret, enum tern_err err,
                                        const struct reason *why)
 {
-    return err == TERN_OK ? TERN_OK : refuse_numbers(ret, err, why->text, why->number);
+    return err == TERN_OK ? TERN_OK
+                          : refuse_numbers(ret, err, why->text, why->number[0], why->number[1]);
 }
 
 /* Refuses one operation of a Step in the same way. */

@@ -365,7 +365,7 @@ enum tern_err fetch_at_once(const struct core *c, const struct session *s, uint3
                                 "the session's table is too long to fetch: it has # chunks and # "
                                 "pages, and at most 131,072 of each are allowed; fetch less "
                                 "(depth), or open the pool with larger pages",
-                                (const uint64_t[REPLY_NUMBERS]){chunks, pages});
+                                chunks, pages);
 }
 
 enum tern_err fetch_ticket_fits(const struct core *c, const struct session *s,

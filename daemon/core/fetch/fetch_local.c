@@ -48,9 +48,8 @@ static enum tern_err find(const struct core *c, const struct call *call, struct 
     if (err == TERN_BUSY)
         ret->fetch.retry_ms = c->limits.busy_retry_ms;
     if (err == TERN_BUSY && (*ret_from)->ticket_state == TICKET_PROMISED)
-        return refuse_numbers(
-            ret, err, TICKET_STILL_RUNS,
-            (const uint64_t[REPLY_NUMBERS]){(*ret_from)->committed, (*ret_from)->tokens.end});
+        return refuse_numbers(ret, err, TICKET_STILL_RUNS, (*ret_from)->committed,
+                              (*ret_from)->tokens.end);
     return err == TERN_OK
                ? TERN_OK
                : refuse(ret, err, err == TERN_BUSY ? ticket_busy_text(why) : TICKET_GONE);
@@ -103,8 +102,7 @@ static enum tern_err local_check(struct core *c, const struct call *call, struct
         return refuse(ret, TERN_INVALID, TICKET_OTHER_TOKENS);
     agree = tokens_agree(c, call->out, s, *ret_from);
     if (agree < s->tokens.end)
-        return refuse_numbers(ret, TERN_INVALID, TICKET_OTHER_TOKEN,
-                              (const uint64_t[REPLY_NUMBERS]){agree});
+        return refuse_numbers(ret, TERN_INVALID, TICKET_OTHER_TOKEN, agree, 0);
     if (!has_all(s) &&
         share_room(c, SHARE_RETIRES, call->engine->tenant) < tail_records(c, s, r->step))
         return refuse(ret, TERN_BUSY, share_refused(SHARE_RETIRES));

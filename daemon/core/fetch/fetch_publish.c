@@ -740,7 +740,7 @@ enum tern_err fetch_from_disk(struct core *c, struct call *call, struct reply *r
         return refuse_numbers(ret, TERN_INVALID,
                               "at_least is #, and the disk has fewer tokens (Match returns their "
                               "number in disk_depth); a fetch would return #",
-                              (const uint64_t[REPLY_NUMBERS]){r->at_least, most});
+                              r->at_least, most);
     if (most <= s->written)
         return TERN_OK; /* the disk has no more */
     TRY(fetch_at_once(c, s, most, ret));

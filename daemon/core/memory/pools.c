@@ -103,12 +103,12 @@ static enum tern_err align_refused(const struct req_pool_open *req, struct reply
         return refuse_numbers(ret, TERN_INVALID,
                               "align_tokens is #, and must be at most 16384 and a multiple of #, "
                               "the least common multiple of the HISTORY groups' page_tokens",
-                              (const uint64_t[REPLY_NUMBERS]){req->align_tokens, (uint32_t)least});
+                              req->align_tokens, (uint32_t)least);
     chunk = req->align_tokens != 0 ? req->align_tokens : least;
     return refuse_numbers(ret, TERN_INVALID,
                           "each group's page_tokens must divide # tokens, which is align_tokens or "
                           "the least common multiple of the HISTORY groups' page_tokens",
-                          (const uint64_t[REPLY_NUMBERS]){(uint32_t)chunk});
+                          (uint32_t)chunk, 0);
 }
 
 static bool slab_of(const struct req_pool_open *req, uint64_t bytes, uint64_t *ret_slab)
@@ -150,14 +150,12 @@ enum tern_err layout_check(const struct core *c, const struct req_pool_open *req
                 ret, TERN_INVALID,
                 "a page has # bytes, and the daemon's page_bytes_min is #: use larger pages, or "
                 "lower page_bytes_min in the daemon's configuration",
-                (const uint64_t[REPLY_NUMBERS]){(uint32_t)g->page_bytes,
-                                                (uint32_t)c->limits.page_bytes_min});
+                (uint32_t)g->page_bytes, (uint32_t)c->limits.page_bytes_min);
         if (g->units == 0 || g->page_bytes % g->units != 0)
             return refuse(ret, TERN_INVALID, "units divide page_bytes");
         if (g->units > c->limits.sums_per_page)
-            return refuse_numbers(
-                ret, TERN_INVALID, PAGE_SUMS_EXCEED,
-                (const uint64_t[REPLY_NUMBERS]){g->units, c->limits.sums_per_page});
+            return refuse_numbers(ret, TERN_INVALID, PAGE_SUMS_EXCEED, g->units,
+                                  c->limits.sums_per_page);
     }
     if (!align_of(req, &align))
         return align_refused(req, ret);
@@ -166,7 +164,7 @@ enum tern_err layout_check(const struct core *c, const struct req_pool_open *req
         return refuse_numbers(ret, TERN_INVALID,
                               "bytes is # and host_bytes #: each must be at least twice the least "
                               "common multiple of the groups' page_bytes (host_bytes may be 0)",
-                              (const uint64_t[REPLY_NUMBERS]){req->bytes, req->host_bytes});
+                              req->bytes, req->host_bytes);
     for (uint32_t i = 0; i < req->ngroups; i++)
         chunk += segment_of(&req->group[i], (uint32_t)align);
     if (chunk > SEAL_PAGES_MAX)
@@ -375,7 +373,7 @@ static enum tern_err carve(struct core *c, const struct engine *e, enum tier tie
                 : "the tenant's memory has no room for a pool of # bytes, of # in all, in the "
                   "regions of this engine's ranks: close a pool that lies there, join on other "
                   "devices, or raise its memory",
-            (const uint64_t[REPLY_NUMBERS]){fresh.bytes, memory});
+            fresh.bytes, memory);
     if (fresh.nslabs > share_room(c, SHARE_SLABS, tenant))
         return refuse_why(
             ret, share_lacks(c, (struct share_of){SHARE_SLABS, tenant}, fresh.nslabs, &why), &why);

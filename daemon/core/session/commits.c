@@ -495,7 +495,7 @@ enum tern_err request_store(struct core *c, struct call *call, struct reply *ret
                               "a prefix on the disk has at most 65,536 chunks, of which its STATE "
                               "may cover 510; this one has #, and a window of its pool covers #: "
                               "store a shorter prefix, or open the pool with a larger align_tokens",
-                              (const uint64_t[REPLY_NUMBERS]){depth / p->align, p->reach});
+                              depth / p->align, p->reach);
     if (node_at(c, w.node)->depth == 0)
         return refuse(ret, TERN_INVALID,
                       "the depth is less than one chunk, or no resume point is committed: commit a "

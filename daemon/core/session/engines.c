@@ -93,7 +93,7 @@ static enum tern_err join_check(const struct core *c, const struct conn *cn,
             ret, TERN_INVALID,
             "the engine has # ranks, and the tenant only # regions, of which each rank needs one: "
             "raise `regions` of the tenant, or join with a smaller world",
-            (const uint64_t[REPLY_NUMBERS]){j->world, tenant_at(c, cn->tenant)->config.regions});
+            j->world, tenant_at(c, cn->tenant)->config.regions);
     if (j->world == 0 || j->world > RANKS_MAX ||
         (j->role != ROLE_SCHEDULER && j->rank >= j->world) || j->role > ROLE_BOTH ||
         j->name[0] == 0 || memchr(j->name, 0, ENGINE_NAME_MAX) == NULL)

@@ -35,7 +35,7 @@ static enum tern_err lease_check(const struct core *c, const struct engine *e, c
             ret, TERN_QUOTA,
             "this engine would have # leased pages of the pool, and may have #: assign or unlease "
             "some, ask for fewer, or raise limits.lease_pages",
-            (const uint64_t[REPLY_NUMBERS]){e->leased_of[r->pool.slot] + r->pages, lease_most(c)});
+            e->leased_of[r->pool.slot] + r->pages, lease_most(c));
     return TERN_OK;
 }
 

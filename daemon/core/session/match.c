@@ -353,7 +353,7 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
         return refuse_numbers(ret, TERN_INVALID,
                               "committed tokens cannot change: # are committed, and the request "
                               "agrees with the first # only: close the session and open another",
-                              (const uint64_t[REPLY_NUMBERS]){s->committed, common});
+                              s->committed, common);
     tokens_skip_to(&t, common); /* the session's tokens need no room */
     length = s->written < common ? s->written : common;
     if (length < s->written && has_recurrent(p))
@@ -406,10 +406,9 @@ static enum tern_err match_check(const struct core *c, const struct session *s,
     if (t->base > s->tokens.end)
         return refuse_numbers(ret, TERN_CONFLICT,
                               "base is #, and the session has # tokens: give them from there on",
-                              (const uint64_t[REPLY_NUMBERS]){t->base, s->tokens.end});
+                              t->base, s->tokens.end);
     if (refs > c->limits.table_pages)
-        return refuse_numbers(ret, TERN_INVALID, TABLE_TOO_LONG,
-                              (const uint64_t[REPLY_NUMBERS]){refs, c->limits.table_pages});
+        return refuse_numbers(ret, TERN_INVALID, TABLE_TOO_LONG, refs, c->limits.table_pages);
     if (session_too_deep(c, s, t->base + t->n))
         return refuse(ret, TERN_INVALID, TABLE_TOO_DEEP);
     return TERN_OK;

@@ -98,7 +98,7 @@ static enum tern_err carve_or_wait(struct core *c, const struct engine *e,
                             : refuse_numbers(ret, TERN_BUSY,
                                              "# tickets stand in a pool that no engine maps: retry "
                                              "when they were fetched or have expired",
-                                             (const uint64_t[REPLY_NUMBERS]){tickets});
+                                             tickets, 0);
     return refuse(ret, TERN_BUSY,
                   "a pool that no engine maps is being closed to make room: retry in a moment");
 }
@@ -113,9 +113,8 @@ enum tern_err pool_open(struct core *c, struct call *call, struct reply *ret)
     TRY(layout_check(c, r, ret));
     for (uint32_t g = 0; g < r->ngroups; g++)
         if ((uint64_t)r->group[g].units * e->world > c->limits.sums_per_page)
-            return refuse_numbers(ret, TERN_INVALID, PAGE_SUMS_EXCEED,
-                                  (const uint64_t[REPLY_NUMBERS]){r->group[g].units * e->world,
-                                                                  c->limits.sums_per_page});
+            return refuse_numbers(ret, TERN_INVALID, PAGE_SUMS_EXCEED, r->group[g].units * e->world,
+                                  c->limits.sums_per_page);
     p = equal_find(c, e, r);
     if (p)
         slot = pool_slot(c, p);
@@ -195,16 +194,16 @@ enum tern_err request_pool_end(struct core *c, struct call *call, struct reply *
         return refuse_numbers(ret, TERN_CONFLICT,
                               "# engines have mapped the pool, and # sessions are open in it: stop "
                               "or kick the engines and wait until their processes have exited",
-                              (const uint64_t[REPLY_NUMBERS]){p->engines, p->sessions});
+                              p->engines, p->sessions);
     if (p->sessions > 0)
         return refuse_numbers(ret, TERN_CONFLICT,
                               "# tickets stand in the pool: wait until they were fetched or have "
                               "expired, or close their sessions",
-                              (const uint64_t[REPLY_NUMBERS]){p->sessions});
+                              p->sessions, 0);
     if (p->serves > 0)
         return refuse_numbers(ret, TERN_CONFLICT,
                               "# transfers to peers read the pool: wait until they have ended",
-                              (const uint64_t[REPLY_NUMBERS]){p->serves});
+                              p->serves, 0);
     ret->pool_end.nodes = p->nodes;
     pool_begin_close(c, p);
     return TERN_OK;

@@ -310,7 +310,7 @@ enum tern_err fetch_from_host(struct core *c, struct call *call, struct reply *r
         return refuse_numbers(ret, TERN_INVALID,
                               "at_least is #, and the host tier has fewer tokens: Match returns "
                               "their number in host_depth, which is #",
-                              (const uint64_t[REPLY_NUMBERS]){r->at_least, most});
+                              r->at_least, most);
     if (most <= s->written)
         return TERN_OK; /* the host has no more */
     s->tail_step = r->step;

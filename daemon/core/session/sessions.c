@@ -51,7 +51,7 @@ enum tern_err session_open(struct core *c, struct call *call, struct reply *ret)
             ret, TERN_QUOTA,
             "the tenant has # open sessions, # of them tickets, and may have no more: close "
             "sessions, fetch or drop tickets, or raise sessions_max",
-            (const uint64_t[REPLY_NUMBERS]){tenant->sessions, (uint32_t)tenant->tickets.standing});
+            tenant->sessions, (uint32_t)tenant->tickets.standing);
     if (share_room(c, SHARE_SESSIONS, e->tenant) == 0)
         return refuse(ret, TERN_BUSY, share_refused(SHARE_SESSIONS));
     TRY(space_open(c, pool_slot(c, p), r->ns, &root, ret));

@@ -166,7 +166,7 @@ enum tern_err at_least_fits(const struct session *s, const struct req_fetch *r, 
         return refuse_numbers(ret, TERN_INVALID,
                               "at_least is # tokens, and the whole chunks of the session's tokens "
                               "up to depth have only #: ask for at most that many",
-                              (const uint64_t[REPLY_NUMBERS]){r->at_least, most});
+                              r->at_least, most);
     return TERN_OK;
 }
 

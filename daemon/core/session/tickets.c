@@ -121,7 +121,7 @@ static enum tern_err state_check(struct core *c, const struct session *s, struct
         return refuse_numbers(
             ret, TERN_INVALID,
             "# tokens are written and only # committed: commit all whole chunks, then hand over",
-            (const uint64_t[REPLY_NUMBERS]){s->written, s->committed});
+            s->written, s->committed);
     for (uint32_t g = 0; g < p->ngroups; g++)
         walk += p->group[g].reach < path ? p->group[g].reach : path;
     if (walk > STEP_TABLE_MAX)
@@ -129,7 +129,7 @@ static enum tern_err state_check(struct core *c, const struct session *s, struct
             ret, TERN_UNSUPPORTED,
             "the session is too long to hand over: its path and the windows on it have # chunks, "
             "and at most 131,072 are allowed: open the pool with a larger align_tokens",
-            (const uint64_t[REPLY_NUMBERS]){walk});
+            walk, 0);
     c->visits += walk;
     for (uint32_t g = 0; g < p->ngroups; g++)
         if (!group_whole(c, s, &p->group[g]))
