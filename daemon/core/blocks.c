@@ -162,8 +162,7 @@ enum tern_err request_blocks(struct core *c, struct call *call, struct reply *re
     if (r->what == BLOCKS_ASK && n > 0 &&
         may_ask(c, (struct tenant_peer){call->engine->tenant, r->host}))
         return blocks_ask(c, call, p, ret);
-    refs = run_add(call->out, (struct table_run){.n = n});
-    check(refs); /* the answer has no other runs */
+    refs = run_add(call->out, (struct table_run){.n = n}); /* the answer has no other runs */
     l.pool = p;
     l.n = n;
     l.root = root_of(c, &l);

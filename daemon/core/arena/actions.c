@@ -45,8 +45,7 @@ struct page_ref *run_add(struct actions *out, struct table_run wanted)
 {
     struct page_ref *refs = out->refs + out->nrefs;
 
-    if (!refs_fit(out, (struct runs_wanted){.runs = 1, .refs = wanted.n}))
-        return NULL;
+    check(refs_fit(out, (struct runs_wanted){.runs = 1, .refs = wanted.n}));
     wanted.refs = refs;
     out->runs[out->nruns++] = wanted;
     out->nrefs += wanted.n;

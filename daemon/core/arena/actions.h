@@ -9,7 +9,7 @@
 
 uint32_t actions_room(const struct actions *out);
 struct action *action_add(struct actions *out, enum action_kind kind); /* there must be room */
-/* Adds a run of n pages. The caller fills in the returned refs; NULL if the answer is full. */
+/* Adds a run of n pages. There must be room. The caller fills in the returned refs. */
 struct page_ref *run_add(struct actions *out, struct table_run wanted);
 /* refs_fit returns true if there is room for so many runs with so many page refs together. */
 struct runs_wanted {

@@ -8,25 +8,6 @@
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"
 
-/* Runs of a group's borrowed pages from that one on, up to the session's own pages, which may begin
- * before the committed length (T18). */
-static void gained_path_run(const struct core *c, struct actions *out, const struct session *s,
-                            struct group_page from)
-{
-    const struct group *g = &session_pool(c, s)->group[from.group];
-    uint32_t first = window_first(g, s->allocated), at = session_borrows_to(c, s, from.group),
-             end = segment_end(g, node_at(c, at)->depth);
-    struct page_ref *refs;
-
-    if (first < from.page)
-        first = from.page;
-    if (first >= end || !state_path_has(c, at, g, first))
-        return;
-    refs = run_add(out, (struct table_run){.group = from.group, .first = first, .n = end - first});
-    check(refs); /* the caller checked the room */
-    node_refs(c, at, g, first, refs);
-}
-
 /* A RECURRENT group's page follows with the first Extend. */
 void fetch_gained_runs(const struct core *c, struct actions *out, const struct session *s,
                        uint32_t from)
@@ -34,9 +15,11 @@ void fetch_gained_runs(const struct core *c, struct actions *out, const struct s
     const struct pool *pool = session_pool(c, s);
 
     for (uint32_t g = 0; g < pool->ngroups; g++) {
+        const uint32_t first = from / pool->group[g].layout.page_tokens,
+                       window = window_first(&pool->group[g], s->allocated);
+
         if (pool->group[g].layout.family != FAMILY_RECURRENT)
-            gained_path_run(c, out, s,
-                            (struct group_page){g, from / pool->group[g].layout.page_tokens});
+            session_path_run(c, out, s, (struct group_page){g, first > window ? first : window});
         session_owned_run(c, out, s, g);
     }
 }
@@ -55,7 +38,6 @@ static void arriving_runs(const struct core *c, struct actions *out, const struc
             continue;
         run.n = p->pages[g].n - beside;
         refs = run_add(out, run);
-        check(refs);
         at = p->pages[g].head;
         for (uint32_t i = 0; i < p->front[g] + run.n; i++, at = page_list_next(c, at))
             if (i >= p->front[g])

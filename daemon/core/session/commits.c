@@ -321,7 +321,6 @@ static void adopted_runs(struct core *c, struct actions *out, const struct sessi
         } else {
             refs = run_add(out, (struct table_run){.group = g, .first = first, .n = n});
         }
-        check(refs);
         node_refs(c, s->node, &p->group[g], first, refs);
     }
 }
@@ -381,15 +380,10 @@ static void window_give(struct core *c, struct actions *out, struct session *s,
 static void handed_runs(struct core *c, struct actions *out, const struct session *s,
                         uint32_t handed)
 {
-    for (uint32_t g = 0; g < c->limits.groups; g++) {
-        struct page_ref *ref;
-
-        if (!(handed & 1u << g))
-            continue;
-        ref = run_add(out, (struct table_run){.group = g, .n = 1, .from = recurrent_from(c, s, g)});
-        check(ref);
-        *ref = page_ref_of(c, s->owned[g].head);
-    }
+    for (uint32_t g = 0; g < c->limits.groups; g++)
+        if (handed & 1u << g)
+            *run_add(out, (struct table_run){.group = g, .n = 1, .from = recurrent_from(c, s, g)}) =
+                page_ref_of(c, s->owned[g].head);
 }
 
 /* Returns true if the duplicates and the new nodes have records, or need none. Checked for each

@@ -57,8 +57,8 @@ enum tern_err page_lease(struct core *c, struct call *call, struct reply *ret)
         return room_refused(ret, err,
                             "the group has too few free pages for the lease: ask for fewer, or "
                             "wait for the step that the answer names");
+    /* The answer has no other runs. */
     refs = run_add(call->out, (struct table_run){.group = r->group, .n = r->pages});
-    check(refs); /* the answer has no other runs */
     for (uint32_t i = 0; i < r->pages; i++) {
         uint32_t record = page_take(c, p, r->group, PAGE_LEASED, engine_slot(c, e));
 

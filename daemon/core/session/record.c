@@ -199,19 +199,30 @@ uint32_t session_borrows_to(const struct core *c, const struct session *s, uint3
     return node_above(c, (struct path){s->node, end / p->align * p->align});
 }
 
+void session_path_run(const struct core *c, struct actions *out, const struct session *s,
+                      struct group_page from)
+{
+    const struct group *g = &session_pool(c, s)->group[from.group];
+    const uint32_t at = session_borrows_to(c, s, from.group),
+                   end = segment_end(g, node_at(c, at)->depth);
+    struct table_run run = {.group = from.group, .first = from.page};
+
+    if (from.page >= end || !state_path_has(c, at, g, from.page))
+        return;
+    run.n = end - from.page;
+    node_refs(c, at, g, from.page, run_add(out, run)); /* tokens were limited by table_refs */
+}
+
 void session_path_runs(const struct core *c, struct actions *out, const struct session *s,
                        uint32_t from)
 {
     const struct pool *p = session_pool(c, s);
 
     for (uint32_t g = 0; g < p->ngroups && from < s->committed; g++) {
-        uint32_t first = from / p->group[g].layout.page_tokens, at, end;
-        struct page_ref *refs;
+        uint32_t first = from / p->group[g].layout.page_tokens;
 
         if (p->group[g].layout.family == FAMILY_RECURRENT)
             continue; /* the first Extend returns its page, and what to copy into it */
-        at = session_borrows_to(c, s, g);
-        end = segment_end(&p->group[g], node_at(c, at)->depth);
         if (first < window_first(&p->group[g], s->committed))
             first = window_first(&p->group[g], s->committed);
         if (first < s->first[g]) /* a fetch omits what its end does not need */
@@ -223,11 +234,7 @@ void session_path_runs(const struct core *c, struct actions *out, const struct s
             if (first < segment_first(p, &p->group[g], s->state_from + p->align))
                 first = segment_first(p, &p->group[g], s->state_from + p->align);
         }
-        if (first >= end || !state_path_has(c, at, &p->group[g], first))
-            continue;
-        refs = run_add(out, (struct table_run){.group = g, .first = first, .n = end - first});
-        check(refs); /* tokens were limited by table_refs */
-        node_refs(c, at, &p->group[g], first, refs);
+        session_path_run(c, out, s, (struct group_page){g, first});
     }
 }
 
@@ -253,7 +260,6 @@ void session_owned_run(const struct core *c, struct actions *out, const struct s
                                            .first = recurrent ? 0 : s->base[group],
                                            .n = s->owned[group].n,
                                            .from = recurrent_from(c, s, group)});
-    check(refs); /* the caller has checked the room */
     for (uint32_t at = s->owned[group].head; at != NONE; at = page_list_next(c, at))
         *refs++ = page_ref_of(c, at);
 }

@@ -116,6 +116,14 @@ void session_owned_run(const struct core *c, struct actions *out, const struct s
 /* The deepest node of its path whose pages of this group it borrows; behind it the session has its
  * own pages, which no node took (T18). */
 uint32_t session_borrows_to(const struct core *c, const struct session *s, uint32_t group);
+/* A page of a session's table: its group, and its number counted from the first token. */
+struct group_page {
+    uint32_t group, page;
+};
+/* The run of a group's borrowed pages from that one on, up to the session's own pages, which may
+ * begin before the committed length (T18); no run if the path lacks one of them. */
+void session_path_run(const struct core *c, struct actions *out, const struct session *s,
+                      struct group_page from);
 /* Runs of the borrowed pages, from the one with token `from`. */
 void session_path_runs(const struct core *c, struct actions *out, const struct session *s,
                        uint32_t from);
@@ -132,11 +140,6 @@ void session_runs(const struct core *c, struct actions *out, const struct sessio
  * `state_from` on); NONE: none end. */
 uint32_t session_slide(struct core *c, struct session *s, uint64_t step, uint32_t next,
                        struct list *list);
-/* A page of a session's table: its group, and its number counted from the first token. */
-struct group_page {
-    uint32_t group, page;
-};
-
 /* Removes WINDOW pages below `first` from the table; steps up to `step` may still read them. */
 void session_slid_to(struct session *s, struct group_page first, uint64_t step);
 /* Returns true if the session may resume at length p; false if needed STATE has left its table. */
