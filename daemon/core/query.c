@@ -342,9 +342,20 @@ void core_view(const struct core *c, struct core_view *ret)
     ret->event_next += core_event_base(c);
 }
 
-const struct figure_counts *core_tenant_figures(const struct core *core, uint32_t tenant)
+struct tenant_view core_tenant_view(const struct core *c, uint32_t tenant)
 {
-    return &tenant_at(core, tenant)->figures;
+    const struct tenant *t = tenant_at(c, tenant);
+
+    return (struct tenant_view){
+        .sessions = t->sessions,
+        .retracts_undone = t->undone,
+        .turns = t->turns,
+        .tickets = t->tickets,
+        .records = {.total = t->record_pages,
+                    .used = t->record_used,
+                    .held = t->record_held,
+                    .records = share_holder(c, SHARE_TURN_RECORDS, tenant)->used},
+        .figures = &t->figures};
 }
 
 const struct figure_counts *core_pool_figures(const struct core *core, uint32_t slot)
@@ -383,36 +394,6 @@ const struct steps_over *core_steps_over(const struct core *core)
 const struct peer_figures *core_peer_figures(const struct core *core, uint32_t peer)
 {
     return &link_at(core, peer)->figures;
-}
-
-void core_turns(const struct core *c, uint32_t tenant, struct turns_view *ret)
-{
-    *ret = tenant_at(c, tenant)->turns;
-}
-
-void core_tickets(const struct core *c, uint32_t tenant, struct tickets_view *ret)
-{
-    *ret = tenant_at(c, tenant)->tickets;
-}
-
-void core_records(const struct core *c, uint32_t tenant, struct records_view *ret)
-{
-    const struct tenant *t = tenant_at(c, tenant);
-
-    *ret = (struct records_view){.total = t->record_pages,
-                                 .used = t->record_used,
-                                 .held = t->record_held,
-                                 .records = share_holder(c, SHARE_TURN_RECORDS, tenant)->used};
-}
-
-uint32_t core_tenant_sessions(const struct core *c, uint32_t tenant)
-{
-    return tenant_at(c, tenant)->sessions;
-}
-
-uint32_t core_retracts_undone(const struct core *c, uint32_t tenant)
-{
-    return tenant_at(c, tenant)->undone;
 }
 
 static void add_borrowed(const struct pool *p, const struct node *n, uint32_t ret[GROUPS_MAX])

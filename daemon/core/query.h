@@ -151,6 +151,15 @@ struct tickets_view {
     uint64_t standing, made, taken, dropped, expired;
 };
 
+struct tenant_view {
+    uint32_t sessions;
+    uint32_t retracts_undone; /* as in core_view */
+    struct turns_view turns;
+    struct tickets_view tickets;
+    struct records_view records;
+    const struct figure_counts *figures; /* borrowed */
+};
+
 /* A tenant's part of the disk tier. Bytes are those of extents, including the padding of blocks. */
 struct disk_view {
     uint64_t budget, used;                   /* bytes */
@@ -306,8 +315,7 @@ bool core_share_refusal(const char *text, uint32_t *ret_table);
 bool core_share_plan(const struct core_limits *limits, const struct tenant_config *tenants,
                      struct share_of of, struct share_view *ret);
 void core_view(const struct core *core, struct core_view *ret);
-uint32_t core_tenant_sessions(const struct core *core, uint32_t tenant);
-const struct figure_counts *core_tenant_figures(const struct core *core, uint32_t tenant);
+struct tenant_view core_tenant_view(const struct core *core, uint32_t tenant);
 const struct figure_counts *core_pool_figures(const struct core *core,
                                               uint32_t slot); /* NULL: empty */
 bool core_space_view(const struct core *core, uint32_t slot, struct space_view *ret);
@@ -323,14 +331,10 @@ struct steps_over {
 const struct steps_over *core_steps_over(const struct core *core);
 
 const struct peer_figures *core_peer_figures(const struct core *core, uint32_t peer);
-void core_turns(const struct core *core, uint32_t tenant, struct turns_view *ret);
-void core_tickets(const struct core *core, uint32_t tenant, struct tickets_view *ret);
-void core_records(const struct core *core, uint32_t tenant, struct records_view *ret);
 void core_disk(const struct core *core, uint32_t tenant, struct disk_view *ret);
 bool core_disk_entry_view(const struct core *core, uint32_t slot, struct disk_entry_view *ret);
 /* Returns true if nothing is or will be stored before the daemon ends (EV_SHUTDOWN). */
 bool core_disk_idle(const struct core *core);
-uint32_t core_retracts_undone(const struct core *core, uint32_t tenant);
 bool core_pool_view(const struct core *core, uint32_t slot, struct pool_view *ret);
 bool core_session_view(const struct core *core, uint32_t slot, struct session_view *ret);
 bool core_engine_view(const struct core *core, uint32_t slot, struct engine_view *ret);

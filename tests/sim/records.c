@@ -130,7 +130,7 @@ void records_check(struct sim *w, uint32_t d)
         }
         for (uint32_t i = 0; i < REC_SLOTS; i++)
             n += m->rec[i].state != REC_FREE && m->rec[i].tenant == t;
-        core_records(w->d[d].core, t, &v);
+        v = core_tenant_view(w->d[d].core, t).records;
         EXPECT(v.total == w->cfg.records && v.used == used && v.held == held && v.records == n,
                "record_pages",
                "tenant %u: %u records in %u of %u pages, %u held; the model has %u in %u, %u held",

@@ -786,7 +786,7 @@ void tickets_check(struct sim *w, uint32_t d)
                "ticket_leaves_late", "session %u: its step has passed, and an engine has it", i);
     }
     for (uint32_t t = 0; t < w->cfg.tenants; t++) {
-        core_tickets(w->d[d].core, t, &v);
+        v = core_tenant_view(w->d[d].core, t).tickets;
         EXPECT(v.standing == standing[t] && v.made == m->made[t] && v.taken == m->taken[t] &&
                    v.dropped == m->dropped[t] && v.expired >= m->expired[t] &&
                    v.expired <= m->expired[t] + m->outlasted[t],

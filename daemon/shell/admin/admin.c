@@ -45,11 +45,11 @@ static void status_tenants(const struct admin_ctx *ctx, uint32_t tenant, struct 
     for (uint32_t i = 0; i < ctx->config->ntenants; i++) {
         if ((tenant != NONE && tenant != i) || config_tenant_free(ctx->config, i))
             continue;
-        core_records(ctx->core, i, &v);
+        v = core_tenant_view(ctx->core, i).records;
         TEXT(out, OPEN_OBJECT(NULL), STR("tenant", ctx->config->tenants[i].name),
              OBJECT("records", U64("pages", v.total), NUM(v, used), NUM(v, held), NUM(v, records),
                     U64("page_bytes", RECORD_PAGE_BYTES)));
-        core_tickets(ctx->core, i, &tickets);
+        tickets = core_tenant_view(ctx->core, i).tickets;
         TEXT(out, OBJECT("tickets", NUM(tickets, standing), NUM(tickets, made), NUM(tickets, taken),
                          NUM(tickets, dropped), NUM(tickets, expired),
                          U64("ended", tickets.made - tickets.taken - tickets.dropped -
@@ -187,7 +187,7 @@ static void status_turns(const struct admin_ctx *ctx, uint32_t tenant, struct te
     for (uint32_t i = 0; i < ctx->config->ntenants; i++) {
         if (tenant != NONE && tenant != i)
             continue;
-        core_turns(ctx->core, i, &t);
+        t = core_tenant_view(ctx->core, i).turns;
         all.in_flight += t.in_flight;
         all.begun += t.begun;
         all.expired += t.expired;
@@ -557,7 +557,7 @@ static enum tern_err answer_status(const struct admin_ctx *ctx, const struct que
          HEX("incarnation", v.incarnation),
          U64("uptime_s", (ctx->now_ns - ctx->daemon->start_ns) / SECOND_NS), FLAG(v, draining),
          U64("sessions",
-             q->tenant == NONE ? v.sessions : core_tenant_sessions(ctx->core, q->tenant)));
+             q->tenant == NONE ? v.sessions : core_tenant_view(ctx->core, q->tenant).sessions));
     status_turns(ctx, q->tenant, out);
     status_tenants(ctx, q->tenant, out);
     admin_figures("figures", ctx, q->tenant, out);
@@ -586,8 +586,8 @@ static enum tern_err answer_status(const struct admin_ctx *ctx, const struct que
         status_send_buffers(ctx, out);
         status_shell(ctx, out);
     } else { /* a tenant may wait for its retracts, so it sees how many were undone */
-        TEXT(out, OBJECT("host_tier",
-                         U64("retracts_undone", core_retracts_undone(ctx->core, q->tenant))));
+        TEXT(out, OBJECT("host_tier", U64("retracts_undone",
+                                          core_tenant_view(ctx->core, q->tenant).retracts_undone)));
     }
     /* The hash covers the whole arena and takes milliseconds, so it is computed only on request. */
     if (q->core_hash && q->tenant == NONE)

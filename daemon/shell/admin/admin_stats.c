@@ -46,7 +46,7 @@ void admin_figures(const char *key, const struct admin_ctx *ctx, uint32_t tenant
         if ((tenant != NONE && tenant != i) || config_tenant_free(ctx->config, i))
             continue;
         TEXT(out, OPEN_OBJECT(NULL), STR("tenant", ctx->config->tenants[i].name));
-        put_counts(core_tenant_figures(ctx->core, i), out);
+        put_counts(core_tenant_view(ctx->core, i).figures, out);
         TEXT(out, CLOSE_OBJECT);
     }
     TEXT(out, CLOSE_ARRAY);

@@ -39,11 +39,11 @@ static const char *all_taken(const struct daemon *d, char text[TENANT_WHY_BYTES]
         c->reserve_tenants);
 
     for (uint32_t i = first; i < c->ntenants && n < TENANT_WHY_BYTES; i++)
-        n += (size_t)snprintf(text + n, TENANT_WHY_BYTES - n,
-                              "%s %s %u engines, %u sessions, %u pools", i > first ? ";" : "",
-                              config_tenant_free(c, i) ? "(another of this reload)"
-                                                       : c->tenants[i].name,
-                              engines_of(d, i), core_tenant_sessions(d->core, i), pools_of(d, i));
+        n += (size_t)snprintf(
+            text + n, TENANT_WHY_BYTES - n, "%s %s %u engines, %u sessions, %u pools",
+            i > first ? ";" : "",
+            config_tenant_free(c, i) ? "(another of this reload)" : c->tenants[i].name,
+            engines_of(d, i), core_tenant_view(d->core, i).sessions, pools_of(d, i));
     return text;
 }
 

@@ -60,7 +60,7 @@ static struct records_view view(const struct retention *b)
 {
     struct records_view v;
 
-    core_records(b->rig.core, 0, &v);
+    v = core_tenant_view(b->rig.core, 0).records;
     return v;
 }
 

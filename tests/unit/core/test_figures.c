@@ -8,7 +8,7 @@
 /* A figure of tenant 0; its one device pool and that pool's one namespace must have the same. */
 static uint64_t counted(struct rig *rig, struct pool_id pool, enum figure f)
 {
-    uint64_t n = core_tenant_figures(rig->core, 0)->v[f];
+    uint64_t n = core_tenant_view(rig->core, 0).figures->v[f];
     struct space_view v;
     uint32_t seen = 0;
 
@@ -144,14 +144,14 @@ TEST(figures_of_the_daemon_are_those_of_its_tenants)
     for (uint32_t seed = 1; seed <= 3; seed++)
         rig_put(st.rig, &theirs, pool, seed, 16);
     for (enum figure f = FIGURE_EVICTED_NODES; f <= FIGURE_EVICTED_PAGES; f++) {
-        const uint64_t a = core_tenant_figures(st.rig->core, 0)->v[f],
-                       b = core_tenant_figures(st.rig->core, 1)->v[f];
+        const uint64_t a = core_tenant_view(st.rig->core, 0).figures->v[f],
+                       b = core_tenant_view(st.rig->core, 1).figures->v[f];
         const struct core_view v = rig_view(st.rig);
 
         assert_true(b > 0);
         assert_int_equal(f == FIGURE_EVICTED_NODES ? v.evicted_nodes : v.evicted_pages, a + b);
     }
-    assert_true(core_tenant_figures(st.rig->core, 0)->v[FIGURE_SUPERSEDED_PAGES] > 0);
+    assert_true(core_tenant_view(st.rig->core, 0).figures->v[FIGURE_SUPERSEDED_PAGES] > 0);
 }
 
 /* A namespace that was given up and opened again begins at zero; its pool's figures continue. */

@@ -207,7 +207,7 @@ static inline struct records_view stand_records(const struct stand *t)
 {
     struct records_view v;
 
-    core_records(t->rig->core, 0, &v);
+    v = core_tenant_view(t->rig->core, 0).records;
     return v;
 }
 

@@ -73,7 +73,7 @@ static inline struct turns_view turns_of(const struct rig *rig, uint32_t tenant)
 {
     struct turns_view v;
 
-    core_turns(rig->core, tenant, &v);
+    v = core_tenant_view(rig->core, tenant).turns;
     return v;
 }
 

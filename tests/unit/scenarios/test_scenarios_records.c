@@ -21,7 +21,7 @@ static uint32_t used(const struct recorder *r)
 {
     struct records_view v;
 
-    core_records(r->rig->core, 0, &v);
+    v = core_tenant_view(r->rig->core, 0).records;
     return v.used;
 }
 

@@ -20,8 +20,8 @@ TEST(stats_tells_what_became_of_prompts)
     tells(json_array_get(all, 0),
           "{'tenant': 'first', 'prompts': %u, 'prompt_tokens': %u,"
           " 'matched_device_tokens': 0, 'fetched_peer_tokens': 0}",
-          (unsigned)core_tenant_figures(s.b.rig->core, 0)->v[FIGURE_PROMPTS],
-          (unsigned)core_tenant_figures(s.b.rig->core, 0)->v[FIGURE_PROMPT_TOKENS]);
+          (unsigned)core_tenant_view(s.b.rig->core, 0).figures->v[FIGURE_PROMPTS],
+          (unsigned)core_tenant_view(s.b.rig->core, 0).figures->v[FIGURE_PROMPT_TOKENS]);
     assert_true(number_of(json_array_get(all, 0), "committed_tokens") > 0);
     assert_int_equal(json_array_size(all), 2);
     tells(json_object_get(s.answer, "pools"), "[{'tenant': 'first'}, {'tenant': 'second'}]");
@@ -34,7 +34,7 @@ TEST(stats_tells_what_became_of_prompts)
     assert_null(json_object_get(s.answer, "peers"));
     assert_ok(ask_with("status", NULL, 1));
     tells(json_object_get(s.answer, "figures"), "[{'tenant': 'second', 'prompts': %u}]",
-          (unsigned)core_tenant_figures(s.b.rig->core, 1)->v[FIGURE_PROMPTS]);
+          (unsigned)core_tenant_view(s.b.rig->core, 1).figures->v[FIGURE_PROMPTS]);
 }
 
 TEST(stats_tells_times_and_bytes_of_peers)

@@ -8,7 +8,7 @@ static uint32_t tickets_left(struct pair *p)
 {
     struct tickets_view v;
 
-    core_tickets(p->source->core, 0, &v);
+    v = core_tenant_view(p->source->core, 0).tickets;
     return (uint32_t)v.standing;
 }
 
@@ -103,7 +103,7 @@ TEST(y1_early_ticket_whose_fetch_meets_a_reset_is_gone_and_not_used_up)
             rig_settle(p.dest);
         }
         assert_err(TERN_GONE, rig_reply_to(p.dest, d->fetch)->err);
-        core_tickets(p.source->core, 0, &v);
+        v = core_tenant_view(p.source->core, 0).tickets;
         assert_int_equal(v.taken, 0);
         assert_int_equal(v.standing, 1);
         rig_destroy_all();

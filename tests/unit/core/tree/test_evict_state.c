@@ -64,7 +64,7 @@ TEST(evict_superseded_state_goes_before_leaves)
 
         takes_pages(s, rig_tokens(2, 128), 128, 128); /* four slabs; one of them is free */
         assert_int_equal(rig_view(st.rig).evicted_pages, 1);
-        assert_int_equal(core_tenant_figures(st.rig->core, 0)->v[FIGURE_SUPERSEDED_PAGES], 2);
+        assert_int_equal(core_tenant_view(st.rig->core, 0).figures->v[FIGURE_SUPERSEDED_PAGES], 2);
         assert_int_equal(rig_pool_view(st.rig, st.pool).nodes, 3);
         assert_int_equal(rig_depth(s, seq1, 192), 0);
         assert_int_equal(st.rig->last->peek.history_depth, 192);
