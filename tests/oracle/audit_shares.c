@@ -3,8 +3,6 @@
 
 #include "oracle/audit.h"
 
-#include "core/arena/disk_records.h"
-
 struct count {
     uint32_t *used[SHARE_TABLES]; /* by holder */
     uint32_t *held;               /* by namespace */
@@ -212,9 +210,11 @@ void audit_shares(struct audit *a)
     struct tenant_config *tenants;
     struct share_of_table laid[SHARE_TABLES];
     struct count n = {.keyed = {0}};
-    uint32_t holders = shares_layout(&c->limits, laid),
-             *all = audit_scratch(holders + c->limits.namespaces, sizeof *all);
+    uint32_t holders, *all;
 
+    shares_layout(&c->limits, laid);
+    holders = shares_holders(laid);
+    all = audit_scratch(holders + c->limits.namespaces, sizeof *all);
     tenants = audit_scratch(c->limits.tenants, sizeof *tenants);
     for (uint32_t i = 0; i < c->limits.tenants; i++)
         tenants[i] = tenant_at(c, i)->config;

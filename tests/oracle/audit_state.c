@@ -3,7 +3,6 @@
  * alone, whether a node can be resumed. See audit.h. */
 #include "oracle/audit.h"
 
-#include "core/arena/disk_records.h"
 #include "core/tree/state.h"
 
 struct counts {

@@ -2,7 +2,6 @@
  * gives. See audit.h. */
 #include "oracle/audit.h"
 
-#include "core/arena/disk_records.h"
 #include "core/arena/hashed.h"
 
 static bool belongs(const struct core *c, enum hash_table t, uint32_t i)

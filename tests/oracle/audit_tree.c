@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-#include "core/arena/disk_records.h"
 #include "core/arena/hashed.h"
 #include "core/tree/state.h"
 

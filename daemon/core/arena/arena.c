@@ -1,5 +1,4 @@
 /* Sizes the arena and lays it out. Called once at start; nothing here runs afterwards. */
-#include "core/arena/disk_records.h"
 #include "core/arena/hashed.h"
 
 #include <string.h>
@@ -97,37 +96,12 @@ static enum tern_err lay_out(struct core *c, const struct core_limits *l, size_t
         (uint32_t)(offsetof(struct node, group) + groups * sizeof(struct node_group) + 63) / 64 *
         64;
     place(&at, 1, sizeof *c);
-    c->tenants_at = place(&at, l->tenants, sizeof(struct tenant));
-    c->conns_at = place(&at, l->conns, sizeof(struct conn));
-    c->engines_at = place(&at, l->engines, sizeof(struct engine));
-    c->pools_at = place(&at, l->pools, sizeof(struct pool));
-    c->sessions_at = place(&at, l->sessions, sizeof(struct session));
-    c->nodes_at = place(&at, l->nodes, c->node_bytes);
-    c->spaces_at = place(&at, l->namespaces, sizeof(struct space));
-    c->blocks_at = place(&at, l->token_blocks + l->disk_blocks, sizeof(struct token_block));
-    c->block_next_at = place(&at, l->token_blocks + l->disk_blocks, sizeof(uint32_t));
-    c->keys_at = place(&at, l->extra_keys + l->disk_keys, sizeof(struct key_record));
-    c->pages_at = place(&at, l->pages, sizeof(struct page));
-    c->slabs_at = place(&at, l->slabs, sizeof(struct slab));
-    c->retires_at = place(&at, l->retires, sizeof(struct retire));
-    c->links_at = place(&at, l->links + 1, sizeof(struct link));
-    c->pulls_at = place(&at, l->pulls, sizeof(struct pull));
-    c->asks_at = place(&at, l->asks, sizeof(struct ask));
-    c->serves_at = place(&at, l->serves, sizeof(struct serve));
-    c->turn_records_at = place(&at, l->turn_records, sizeof(struct turn_record));
-    c->record_bits_at = place(&at, l->record_pages / 64, sizeof(uint64_t));
-    c->record_runs_at = place(&at, 2 * (l->record_pages / 64), sizeof(struct record_runs));
-    c->resets_at = place(&at, l->resets, sizeof(struct reset));
-    c->heard_at = place(&at, (uint64_t)l->resets * (l->peers + 1), sizeof(struct heard));
-    c->events_at = place(&at, l->events * l->tenants, sizeof(struct tree_event));
-    c->disk_chunks_at = place(&at, l->disk_chunks, sizeof(struct disk_chunk));
-    c->disk_files_at = place(&at, l->disk_files, sizeof(struct disk_file));
-    c->disk_gones_at =
-        place(&at, l->disk_chunks ? disk_gone_limit(l) : 0, sizeof(struct disk_gone));
-    c->disk_stores_at = place(&at, l->disk_stores, sizeof(struct disk_store));
-    c->share_holders_at = place(&at, shares_layout(l, c->share), sizeof(struct share_holder));
-    c->tickets_at = place(&at, l->sessions, sizeof(uint32_t));
-    c->flows_at = place(&at, c->share[SHARE_PULLS].holders, sizeof(struct flow));
+    shares_layout(l, c->share);
+#define R(name, limit)           c->name##s_at = place(&at, l->limit, name##_bytes(c));
+#define A(type, name, to, limit) c->to = place(&at, limit, sizeof(type));
+    ARENA_TABLE(R, R, A)
+#undef A
+#undef R
     place_tables(c, l, &at);
     if (at.overflow)
         return TERN_INVALID;
@@ -144,55 +118,36 @@ enum tern_err core_size(const struct core_limits *limits, size_t *ret_bytes)
 }
 
 /* Record 0 is handed out first, so it goes in last. */
-#define FREE_ALL(record, list, count)                                                              \
-    do {                                                                                           \
-        c->list = (struct free_list){.head = NONE};                                                \
-        for (uint32_t i = (count); i-- > 0;)                                                       \
-            record##_slot_put(c, i);                                                               \
-    } while (0)
-
-static void free_all(struct core *c, const struct core_limits *l)
+static void free_all(struct core *c)
 {
-    FREE_ALL(session, free_sessions, l->sessions);
-    FREE_ALL(node, free_nodes, l->nodes);
-    FREE_ALL(space, free_spaces, l->namespaces);
-    FREE_ALL(block, free_blocks, l->token_blocks + l->disk_blocks);
-    FREE_ALL(key, free_keys, l->extra_keys + l->disk_keys);
-    FREE_ALL(disk_chunk, free_disk_chunks, l->disk_chunks);
-    FREE_ALL(disk_file, free_disk_files, l->disk_files);
-    FREE_ALL(disk_store, free_disk_stores, l->disk_stores);
-    FREE_ALL(disk_gone, free_disk_gones, l->disk_chunks ? disk_gone_limit(l) : 0);
-    FREE_ALL(retire, free_retires, l->retires);
-    FREE_ALL(pull, free_pulls, l->pulls);
-    FREE_ALL(ask, free_asks, l->asks);
-    FREE_ALL(serve, free_serves, l->serves);
-    FREE_ALL(turn_record, free_turn_records, l->turn_records);
+#define X(record, ...)                                                                             \
+    c->free_##record##s = (struct free_list){.head = NONE};                                        \
+    for (uint32_t i = record##_limit(c); i-- > 0;)                                                 \
+        record##_slot_push(c, i);
+    ARENA_FREE_TABLE(X, X)
+#undef X
 }
 
 /* X6: a handle from before a restart must be GONE, so each incarnation starts its generations
  * elsewhere. */
-static void start_generations(struct core *c, const struct core_limits *l, uint32_t gen)
+static void start_generations(struct core *c, uint32_t gen)
 {
-    for (uint32_t i = 0; i < l->engines; i++)
-        engine_at(c, i)->gen = gen;
-    for (uint32_t i = 0; i < l->pools; i++)
-        pool_at(c, i)->gen = gen;
-    for (uint32_t i = 0; i < l->sessions; i++)
-        session_at(c, i)->gen = session_at(c, i)->gen_last = gen;
-    for (uint32_t i = 0; i < l->nodes; i++) /* operators' pins name node generations */
-        node_at(c, i)->gen = gen;
-    for (uint32_t i = 0; i < l->turn_records; i++)
-        turn_record_at(c, i)->gen = gen;
-    for (uint32_t i = 0; i < l->disk_chunks; i++)
-        disk_chunk_at(c, i)->gen = gen;
-    for (uint32_t i = 0; i < l->disk_stores; i++)
-        disk_store_at(c, i)->gen = gen;
-    for (uint32_t i = 0; i < l->pulls; i++)
-        pull_at(c, i)->gen = gen;
-    for (uint32_t i = 0; i < l->asks; i++)
-        ask_at(c, i)->gen = gen;
-    for (uint32_t i = 0; i < l->serves; i++)
-        serve_at(c, i)->gen = gen;
+#define START(record)                                                                              \
+    for (uint32_t i = 0; i < record##_limit(c); i++)                                               \
+    record##_at(c, i)->gen = gen
+    START(engine);
+    START(pool);
+    START(session);
+    START(node); /* operators' pins name node generations */
+    START(turn_record);
+    START(disk_chunk);
+    START(disk_store);
+    START(pull);
+    START(ask);
+    START(serve);
+#undef START
+    for (uint32_t i = 0; i < c->limits.sessions; i++)
+        session_at(c, i)->gen_last = gen;
 }
 
 static void reserve_shares(struct core *c, const struct core_limits *l,
@@ -224,7 +179,7 @@ static void give_record_memory(struct core *c)
 
 static void start_tables(struct core *c, const struct hash_secret *secret)
 {
-    memcpy((char *)c + (size_t)c->secret_at * 64, secret, sizeof *secret);
+    memcpy(arena_part(c, c->secret_at), secret, sizeof *secret);
     for (uint32_t t = 0; t < HASH_TABLES; t++)
         for (uint32_t i = 0; c->table[t].records > 0 && i <= c->table[t].mask; i++)
             *bucket_at(c, t, i) = NONE;
@@ -254,8 +209,8 @@ struct core *core_init(void *mem, const struct core_limits *limits,
     c->disk_next_file = c->disk_let_go = 1;
     c->members = limits->peers;
     c->event_next = 1;
-    free_all(c, limits);
-    start_generations(c, limits, (uint32_t)hash_mix(incarnation, 0));
+    free_all(c);
+    start_generations(c, (uint32_t)hash_mix(incarnation, 0));
     start_tables(c, secret);
     for (uint32_t i = 0; i < limits->tenants; i++)
         tenant_at(c, i)->config = tenants[i];

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "core/arena/disk_records.h"
 #include "core/arena/list.h"
 #include "core/arena/node_states.h"
 #include "core/arena/page_states.h"
@@ -489,6 +490,45 @@ struct table_place { /* see hashed.h */
     uint32_t records, mask, hashed_at, buckets_at;
 };
 
+/* The arena's arrays, in their order. `l`: the limits; `c`: the core.
+ * R(name, limit): records of struct `name`, as many as that field of the limits. N: likewise; a
+ *   record is larger than its struct.
+ * A(type, name, at, limit): an array without ids, whose place is the field `at`. */
+#define ARENA_TABLE(R, N, A)                                                                       \
+    R(tenant, tenants)                                                                             \
+    R(conn, conns)                                                                                 \
+    R(engine, engines)                                                                             \
+    R(pool, pools)                                                                                 \
+    R(session, sessions)                                                                           \
+    N(node, nodes)                                                                                 \
+    R(space, namespaces)                                                                           \
+    /* Of sessions and nodes, and of the disk's index. */                                          \
+    A(struct token_block, block_at, blocks_at, l->token_blocks + l->disk_blocks)                   \
+    A(uint32_t, block_next, block_next_at, l->token_blocks + l->disk_blocks)                       \
+    A(struct key_record, key_at, keys_at, l->extra_keys + l->disk_keys)                            \
+    R(page, pages)                                                                                 \
+    R(slab, slabs)                                                                                 \
+    R(retire, retires)                                                                             \
+    /* Links to and from peers, and the link whose source is the disk. */                          \
+    A(struct link, link_at, links_at, l->links + 1)                                                \
+    R(pull, pulls)                                                                                 \
+    R(ask, asks)                                                                                   \
+    R(serve, serves)                                                                               \
+    R(turn_record, turn_records)                                                                   \
+    /* One bit for each page of record memory; 1: in use. */                                       \
+    A(uint64_t, record_bits, record_bits_at, l->record_pages / 64)                                 \
+    A(struct record_runs, record_runs, record_runs_at, l->record_pages / 64 * 2)                   \
+    A(struct reset, reset_at, resets_at, l->resets)                                                \
+    A(struct heard, heard_at, heards_at, (uint64_t)l->resets *(l->peers + 1))                      \
+    A(struct tree_event, tree_event_at, tree_events_at, l->events * l->tenants)                    \
+    R(disk_chunk, disk_chunks)                                                                     \
+    R(disk_file, disk_files)                                                                       \
+    A(struct disk_gone, disk_gone_at, disk_gones_at, disk_gone_most(l))                            \
+    R(disk_store, disk_stores)                                                                     \
+    A(struct share_holder, share_holder_at, share_holders_at, shares_holders(c->share))            \
+    A(uint32_t, ticket_heap, tickets_at, l->sessions) /* sessions */                               \
+    A(struct flow, flow_at, flows_at, c->share[SHARE_PULLS].holders)
+
 struct core {
     struct core_limits limits;
     uint64_t incarnation, now_ns, changes, seq, bytes;
@@ -505,16 +545,17 @@ struct core {
     uint32_t sweep_at, sweep_left; /* next node that reset_flush visits; how many are left */
     uint32_t nending;              /* engines that are ENDING */
     struct eviction eviction[EVICTIONS_MAX];
-    uint32_t tenants_at, conns_at, engines_at, pools_at, sessions_at, nodes_at, spaces_at,
-        blocks_at, block_next_at, keys_at, pages_at, slabs_at, retires_at, links_at, pulls_at,
-        asks_at, serves_at, turn_records_at, record_bits_at, record_runs_at, share_holders_at,
-        flows_at;       /* offsets / 64 */
+#define R(name, limit)                uint32_t name##s_at;
+#define A(type, name, at, limit, ...) uint32_t at;
+    ARENA_TABLE(R, R, A) /* offsets / 64 */
+#undef A
+#undef R
     uint32_t secret_at; /* offset / 64; from there to the end all depends on the secret */
-    uint32_t tables_zero;
     struct table_place table[HASH_TABLES];
     struct share_of_table share[SHARE_TABLES];
-    struct free_list free_sessions, free_nodes, free_spaces, free_blocks, free_keys, free_retires,
-        free_pulls, free_asks, free_serves, free_turn_records;
+#define X(record, ...) struct free_list free_##record##s;
+    ARENA_FREE_TABLE(X, X)
+#undef X
     struct list checks;                /* turn records that are CHECKING or LEAVING */
     struct list seals_out, copies_out; /* nodes whose job is running */
     struct list copies_come; /* nodes whose load-back is acknowledged but not attached yet */
@@ -530,8 +571,6 @@ struct core {
     struct list tickets_due; /* sessions handed over that wait for what steps check, or end */
     uint32_t tickets_looks;  /* how many due tickets to check: see ticket_looks */
     uint32_t tickets;        /* sessions with a ticket, in a heap: the earliest expiry first */
-    uint32_t tickets_at;     /* offset / 64 */
-    uint32_t tickets_zero;
     struct list turns;   /* sessions with a turn in flight: the turn that began first ends first */
     uint64_t ncloses;    /* sessions whose gate is CLOSED */
     uint32_t resets;     /* namespaces that were reset and still have a record */
@@ -540,9 +579,6 @@ struct core {
     uint32_t resets_due; /* spreading resets that are due */
     uint64_t resets_until_ns; /* when the first reset that waits for peers ends; 0: none waits */
     uint64_t resets_begun;
-    uint32_t resets_at, heard_at;                                          /* offsets / 64 */
-    uint32_t disk_chunks_at, disk_files_at, disk_stores_at, disk_gones_at; /* likewise */
-    struct free_list free_disk_chunks, free_disk_files, free_disk_stores, free_disk_gones;
     uint32_t disk_gone_first, disk_gone_last; /* in the order in which they went */
     struct list disk_stores;                  /* in the order in which they began */
     uint32_t disk_lost;                       /* files that are lost */
@@ -561,7 +597,6 @@ struct core {
     uint64_t disk_next_file, disk_served_ns, disk_began_ns;
     uint64_t disk_pause_ns;    /* the last store failed: none begins before this time */
     uint64_t disk_shutdown_ns; /* the time when the daemon ends; 0: it does not */
-    uint32_t events_at;        /* offset / 64 */
     uint64_t event_next;
     struct list pulls_active, serves_active; /* in the order in which they began */
     struct list asks;
@@ -574,39 +609,59 @@ struct core {
     struct core_view counts; /* the counts that only grow; all else in it is 0 */
 };
 
-#define ARENA_RECORDS(type, name, limit)                                                           \
-    static inline struct type *name##_at(const struct core *c, uint32_t i)                         \
+/* Each extent can be removed once before its chunk's record is used again, and each file once. */
+static inline uint32_t disk_gone_most(const struct core_limits *l)
+{
+    return l->disk_chunks ? l->disk_chunks * DISK_PARTS + l->disk_files : 0;
+}
+
+static inline void *arena_part(const struct core *c, uint32_t at)
+{
+    return (char *)(uintptr_t)c + (size_t)at * 64;
+}
+
+/* NAME_at finds record i. An array's function finds element i. */
+#define ARENA_FOUND(name, limit)                                                                   \
+    static inline struct name *name##_at(const struct core *c, uint32_t i)                         \
     {                                                                                              \
         ARENA_BOUND(i, c->limits.limit);                                                           \
-        return (struct type *)((char *)(uintptr_t)c + (size_t)c->name##s_at * 64) + i;             \
-    }                                                                                              \
-    static inline size_t name##_bytes(const struct core *c)                                        \
-    {                                                                                              \
-        (void)c;                                                                                   \
-        return sizeof(struct type);                                                                \
+        return (struct name *)(void *)((char *)arena_part(c, c->name##s_at) +                      \
+                                       i * name##_bytes(c));                                       \
     }                                                                                              \
     static inline uint32_t name##_limit(const struct core *c)                                      \
     {                                                                                              \
         return c->limits.limit;                                                                    \
+    }
+#define R(name, limit)                                                                             \
+    static inline size_t name##_bytes(const struct core *c)                                        \
+    {                                                                                              \
+        (void)c;                                                                                   \
+        return sizeof(struct name);                                                                \
     }                                                                                              \
-    static inline uint32_t name##_slot(const struct core *c, const struct type *record)            \
+    ARENA_FOUND(name, limit)                                                                       \
+    static inline uint32_t name##_slot(const struct core *c, const struct name *record)            \
     {                                                                                              \
         return (uint32_t)(record - name##_at(c, 0));                                               \
     }
-
-ARENA_RECORDS(tenant, tenant, tenants)
-ARENA_RECORDS(conn, conn, conns)
-ARENA_RECORDS(engine, engine, engines)
-ARENA_RECORDS(pool, pool, pools)
-ARENA_RECORDS(session, session, sessions)
-ARENA_RECORDS(space, space, namespaces)
-ARENA_RECORDS(page, page, pages)
-ARENA_RECORDS(slab, slab, slabs)
-ARENA_RECORDS(retire, retire, retires)
-ARENA_RECORDS(pull, pull, pulls)
-ARENA_RECORDS(ask, ask, asks)
-ARENA_RECORDS(serve, serve, serves)
-ARENA_RECORDS(turn_record, turn_record, turn_records)
+#define N(name, limit)                                                                             \
+    static inline size_t name##_bytes(const struct core *c)                                        \
+    {                                                                                              \
+        return c->name##_bytes;                                                                    \
+    }                                                                                              \
+    ARENA_FOUND(name, limit)
+#define A(type, name, at, limit)                                                                   \
+    static inline type *name(const struct core *c, uint32_t i)                                     \
+    {                                                                                              \
+        const struct core_limits *l = &c->limits;                                                  \
+                                                                                                   \
+        (void)l;                                                                                   \
+        ARENA_BOUND(i, limit);                                                                     \
+        return (type *)arena_part(c, c->at) + i;                                                   \
+    }
+ARENA_TABLE(R, N, A)
+#undef A
+#undef N
+#undef R
 
 /* For records whose id is a slot and a generation. NAME_find returns NULL if the id is stale. */
 #define ARENA_IDS(name, empty)                                                                     \
@@ -625,15 +680,6 @@ ARENA_IDS(engine, ENGINE_EMPTY)
 ARENA_IDS(pull, PULL_EMPTY)
 ARENA_IDS(serve, SERVE_EMPTY)
 
-/* An array of the arena without ids: NAME(core, i) returns element i. */
-#define ARENA_ARRAY(type, name, place, limit)                                                      \
-    static inline type *name(const struct core *c, uint32_t i)                                     \
-    {                                                                                              \
-        ARENA_BOUND(i, limit);                                                                     \
-        return (type *)(void *)((char *)(uintptr_t)c + (size_t)c->place * 64) + i;                 \
-    }
-
-/* Token blocks of sessions and nodes, and those of the disk's index. */
 static inline uint32_t block_limit(const struct core *c)
 {
     return c->limits.token_blocks + c->limits.disk_blocks;
@@ -644,41 +690,15 @@ static inline uint32_t key_limit(const struct core *c)
     return c->limits.extra_keys + c->limits.disk_keys;
 }
 
-ARENA_ARRAY(struct token_block, block_at, blocks_at, block_limit(c))
-ARENA_ARRAY(uint32_t, block_next, block_next_at, block_limit(c))
-ARENA_ARRAY(struct key_record, key_at, keys_at, key_limit(c))
-/* Links to and from peers, and the link whose source is the disk. */
-ARENA_ARRAY(struct link, link_at, links_at, c->limits.links + 1)
-ARENA_ARRAY(struct reset, reset_at, resets_at, c->limits.resets)
-ARENA_ARRAY(struct flow, flow_at, flows_at, c->share[SHARE_PULLS].holders)
-ARENA_ARRAY(uint32_t, ticket_heap, tickets_at, c->limits.sessions) /* sessions */
-/* One bit for each page of record memory; 1: in use. */
-ARENA_ARRAY(uint64_t, record_bits, record_bits_at, c->limits.record_pages / 64)
-ARENA_ARRAY(struct record_runs, record_runs, record_runs_at, c->limits.record_pages / 32)
-
-static inline struct node *node_at(const struct core *c, uint32_t i)
+static inline uint32_t disk_gone_limit(const struct core *c)
 {
-    ARENA_BOUND(i, c->limits.nodes);
-    return (struct node *)(void *)((char *)(uintptr_t)c + (size_t)c->nodes_at * 64 +
-                                   (size_t)i * c->node_bytes);
-}
-
-static inline size_t node_bytes(const struct core *c)
-{
-    return c->node_bytes;
-}
-
-static inline uint32_t node_limit(const struct core *c)
-{
-    return c->limits.nodes;
+    return disk_gone_most(&c->limits);
 }
 
 /* Each tenant has a ring of limits.events changes. */
 static inline struct tree_event *event_at(const struct core *c, uint32_t tenant, uint64_t own)
 {
-    ARENA_BOUND(tenant, c->limits.tenants);
-    return (struct tree_event *)((char *)(uintptr_t)c + (size_t)c->events_at * 64) +
-           (size_t)tenant * c->limits.events + own % c->limits.events;
+    return tree_event_at(c, tenant * c->limits.events + (uint32_t)(own % c->limits.events));
 }
 
 /* Returns the next tenant after `last`, in turn, whose list at offset `list` is not empty. At least
@@ -697,8 +717,7 @@ static inline uint32_t next_tenant(const struct core *c, uint32_t last, size_t l
 /* Returns the peer's record of reset `r`. */
 static inline struct heard *heard_of(const struct core *c, const struct reset *r, uint32_t peer)
 {
-    return (struct heard *)((char *)(uintptr_t)c + (size_t)c->heard_at * 64) +
-           (size_t)(r - reset_at(c, 0)) * c->limits.peers + peer;
+    return heard_at(c, (uint32_t)(r - reset_at(c, 0)) * c->limits.peers + peer);
 }
 
 ARENA_LIST(page_list, page, in_list)
@@ -724,17 +743,10 @@ ARENA_LIST(pull_list, pull, active)
 ARENA_LIST(ask_list, ask, active)
 ARENA_LIST(serve_list, serve, active)
 ARENA_LIST(record_list, turn_record, in_list)
-
-ARENA_FREE_LIST(session, free_sessions, session_at(c, i)->in_engine.next)
-ARENA_FREE_LIST(node, free_nodes, node_at(c, i)->sibling.next)
-ARENA_FREE_LIST(space, free_spaces, space_at(c, i)->in_pool.next)
-ARENA_FREE_LIST(block, free_blocks, *block_next(c, i))
-ARENA_FREE_LIST(key, free_keys, key_at(c, i)->next)
-ARENA_FREE_LIST(retire, free_retires, retire_at(c, i)->in_engine.next)
-ARENA_FREE_LIST(pull, free_pulls, pull_at(c, i)->active.next)
-ARENA_FREE_LIST(ask, free_asks, ask_at(c, i)->active.next)
-ARENA_FREE_LIST(serve, free_serves, serve_at(c, i)->active.next)
-ARENA_FREE_LIST(turn_record, free_turn_records, turn_record_at(c, i)->in_list.next)
+ARENA_LIST(disk_child_list, disk_chunk, sibling)
+ARENA_LIST(disk_entry_list, disk_chunk, in_entries)
+ARENA_LIST(disk_store_list, disk_store, in_list)
+ARENA_LIST(disk_leaving_list, disk_file, in_list)
 
 /* Generation 0 is never valid. */
 static inline uint32_t gen_next(uint32_t gen)

@@ -3,7 +3,8 @@
 #ifndef CORE_DISK_RECORDS_H
 #define CORE_DISK_RECORDS_H
 
-#include "core/arena/arena.h"
+#include "core/arena/list.h"
+#include "core/core.h"
 
 /* An extent of a chunk: where it is, or where it is being written. */
 struct disk_kept {
@@ -90,27 +91,5 @@ struct disk_store { /* see disk/stores.h */
     uint64_t since_ns; /* when it began */
     uint32_t keeps;    /* DUE: 1: the last copy of its node is kept for it */
 };
-
-ARENA_RECORDS(disk_chunk, disk_chunk, disk_chunks)
-ARENA_RECORDS(disk_file, disk_file, disk_files)
-ARENA_RECORDS(disk_store, disk_store, disk_stores)
-
-/* Each extent can be removed once before its chunk's record is used again, and each file once. */
-static inline uint32_t disk_gone_limit(const struct core_limits *l)
-{
-    return l->disk_chunks * DISK_PARTS + l->disk_files;
-}
-
-ARENA_ARRAY(struct disk_gone, disk_gone_at, disk_gones_at, disk_gone_limit(&c->limits))
-
-ARENA_LIST(disk_child_list, disk_chunk, sibling)
-ARENA_LIST(disk_entry_list, disk_chunk, in_entries)
-ARENA_LIST(disk_store_list, disk_store, in_list)
-ARENA_LIST(disk_leaving_list, disk_file, in_list)
-
-ARENA_FREE_LIST(disk_chunk, free_disk_chunks, disk_chunk_at(c, i)->sibling.next)
-ARENA_FREE_LIST(disk_gone, free_disk_gones, disk_gone_at(c, i)->next)
-ARENA_FREE_LIST(disk_file, free_disk_files, disk_file_at(c, i)->in_list.next)
-ARENA_FREE_LIST(disk_store, free_disk_stores, disk_store_at(c, i)->in_list.next)
 
 #endif

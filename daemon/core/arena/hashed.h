@@ -25,18 +25,18 @@ struct hashed {
 
 static inline const struct hash_secret *secret_of(const struct core *c)
 {
-    return (const struct hash_secret *)(const void *)((const char *)c + (size_t)c->secret_at * 64);
+    return arena_part(c, c->secret_at);
 }
 
 static inline struct hashed *hashed_at(const struct core *c, enum hash_table t, uint32_t i)
 {
     ARENA_BOUND(i, c->table[t].records);
-    return (struct hashed *)((char *)(uintptr_t)c + (size_t)c->table[t].hashed_at * 64) + i;
+    return (struct hashed *)arena_part(c, c->table[t].hashed_at) + i;
 }
 
 static inline uint32_t *bucket_at(const struct core *c, enum hash_table t, uint32_t bucket)
 {
-    return (uint32_t *)((char *)(uintptr_t)c + (size_t)c->table[t].buckets_at * 64) + bucket;
+    return (uint32_t *)arena_part(c, c->table[t].buckets_at) + bucket;
 }
 
 static inline uint32_t bucket_of(const struct core *c, enum hash_table t, uint64_t hash,

@@ -1,4 +1,5 @@
-/* Part of arena.h: what tenants have of the tables that they share (shares.h). */
+/* Part of arena.h: what tenants have of the tables that they share (shares.h), and the records that
+ * count against that. */
 #ifndef CORE_HELD_SHARES_H
 #define CORE_HELD_SHARES_H
 
@@ -10,8 +11,7 @@ static inline struct share_holder *share_holder(const struct core *c, enum share
     const struct share_of_table *t = &c->share[table];
 
     ARENA_BOUND(holder, t->holders);
-    return (struct share_holder *)((char *)(uintptr_t)c + (size_t)c->share_holders_at * 64) +
-           t->first_at + holder;
+    return share_holder_at(c, t->first_at + holder);
 }
 
 /* Returns how many more records of the table the holder may take. */
@@ -77,5 +77,38 @@ static inline void share_put(struct core *c, enum share_table table, uint32_t ho
 {
     share_put_n(c, (struct share_of){table, holder}, 1);
 }
+
+/* Free records: see ARENA_FREE_TABLE. */
+#define X(record, next)                                                                            \
+    static inline uint32_t record##_slot_pop(struct core *c)                                       \
+    {                                                                                              \
+        uint32_t i = c->free_##record##s.head;                                                     \
+                                                                                                   \
+        check(i != NONE);                                                                          \
+        c->free_##record##s.head = (next);                                                         \
+        c->free_##record##s.n--;                                                                   \
+        return i;                                                                                  \
+    }                                                                                              \
+    static inline void record##_slot_push(struct core *c, uint32_t i)                              \
+    {                                                                                              \
+        (next) = c->free_##record##s.head;                                                         \
+        c->free_##record##s.head = i;                                                              \
+        c->free_##record##s.n++;                                                                   \
+    }
+#define S(record, table, next)                                                                     \
+    X(record, next)                                                                                \
+    static inline uint32_t record##_slot_take(struct core *c, uint32_t holder)                     \
+    {                                                                                              \
+        share_take(c, SHARE_##table, holder);                                                      \
+        return record##_slot_pop(c);                                                               \
+    }                                                                                              \
+    static inline void record##_slot_put(struct core *c, uint32_t i, uint32_t holder)              \
+    {                                                                                              \
+        share_put(c, SHARE_##table, holder);                                                       \
+        record##_slot_push(c, i);                                                                  \
+    }
+ARENA_FREE_TABLE(S, X)
+#undef S
+#undef X
 
 #endif

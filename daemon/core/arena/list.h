@@ -162,27 +162,27 @@ static inline void list_append(struct list_space s, struct list *to, struct list
         list_append(name##_space(c), to, from);                                                    \
     }
 
-/* Free records, as a stack: RECORD_slot_take and RECORD_slot_put. `next` is the field of record i
- * that links free records; the field has another meaning while the record is in use. */
+/* Records that are taken from a stack of free ones. S(record, table, next): each counts against a
+ * holder's share of the table. X(record, next): the caller counts them, if anyone. `next` is the
+ * field of record i that links free records; it has another meaning while the record is in use. */
+#define ARENA_FREE_TABLE(S, X)                                                                     \
+    S(session, SESSIONS, session_at(c, i)->in_engine.next)                                         \
+    S(node, NODES, node_at(c, i)->sibling.next)                                                    \
+    S(space, NAMESPACES, space_at(c, i)->in_pool.next)                                             \
+    X(block, *block_next(c, i))                                                                    \
+    X(key, key_at(c, i)->next)                                                                     \
+    S(retire, RETIRES, retire_at(c, i)->in_engine.next)                                            \
+    S(pull, PULLS, pull_at(c, i)->active.next)                                                     \
+    S(ask, ASKS, ask_at(c, i)->active.next)                                                        \
+    S(serve, SERVES, serve_at(c, i)->active.next)                                                  \
+    S(turn_record, TURN_RECORDS, turn_record_at(c, i)->in_list.next)                               \
+    S(disk_chunk, DISK_CHUNKS, disk_chunk_at(c, i)->sibling.next)                                  \
+    S(disk_file, DISK_FILES, disk_file_at(c, i)->in_list.next)                                     \
+    S(disk_store, DISK_STORES, disk_store_at(c, i)->in_list.next)                                  \
+    X(disk_gone, disk_gone_at(c, i)->next)
+
 struct free_list {
     uint32_t head, n;
 };
-
-#define ARENA_FREE_LIST(record, list, next)                                                        \
-    static inline uint32_t record##_slot_take(struct core *c)                                      \
-    {                                                                                              \
-        uint32_t i = c->list.head;                                                                 \
-                                                                                                   \
-        check(i != NONE);                                                                          \
-        c->list.head = (next);                                                                     \
-        c->list.n--;                                                                               \
-        return i;                                                                                  \
-    }                                                                                              \
-    static inline void record##_slot_put(struct core *c, uint32_t i)                               \
-    {                                                                                              \
-        (next) = c->list.head;                                                                     \
-        c->list.head = i;                                                                          \
-        c->list.n++;                                                                               \
-    }
 
 #endif

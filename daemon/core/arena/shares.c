@@ -85,7 +85,7 @@ uint32_t share_reserved(const struct core_limits *limits, const struct tenant_co
     return (uint32_t)(all / holders);
 }
 
-uint32_t shares_layout(const struct core_limits *limits, struct share_of_table ret[SHARE_TABLES])
+void shares_layout(const struct core_limits *limits, struct share_of_table ret[SHARE_TABLES])
 {
     uint32_t at = 0;
 
@@ -96,7 +96,6 @@ uint32_t shares_layout(const struct core_limits *limits, struct share_of_table r
             .holders = holders, .rest = share_limit(limits, i), .first_at = at};
         at += holders;
     }
-    return at;
 }
 
 const char *share_refused(enum share_table table)

@@ -71,8 +71,13 @@ struct share_holder {
 
 /* Returns the number of sources of fetches: the peers and, after them, the disk if there is one. */
 uint32_t sources_of(const struct core_limits *limits);
-/* Fills in all tables, unreserved records as `rest`; returns the holders of all tables. */
-uint32_t shares_layout(const struct core_limits *limits, struct share_of_table ret[SHARE_TABLES]);
+/* Fills in all tables, unreserved records as `rest`. */
+void shares_layout(const struct core_limits *limits, struct share_of_table ret[SHARE_TABLES]);
+/* Returns the holders of all tables. */
+static inline uint32_t shares_holders(const struct share_of_table laid[SHARE_TABLES])
+{
+    return laid[SHARE_TABLES - 1].first_at + laid[SHARE_TABLES - 1].holders;
+}
 /* Returns how many records of the table are reserved for the holder. */
 uint32_t share_reserved(const struct core_limits *limits, const struct tenant_config *tenants,
                         enum share_table table, uint32_t holder);

@@ -11,8 +11,7 @@ uint32_t disk_file_take(struct core *c, const struct disk_file_new *f)
 
     if (share_room(c, SHARE_DISK_FILES, f->tenant) == 0)
         return NONE;
-    at = disk_file_slot_take(c);
-    share_take(c, SHARE_DISK_FILES, f->tenant);
+    at = disk_file_slot_take(c, f->tenant);
     *disk_file_at(c, at) = (struct disk_file){.tenant = f->tenant,
                                               .number = f->number,
                                               .ns = f->ns,
@@ -47,8 +46,7 @@ void disk_file_free(struct core *c, uint32_t file)
     if (f->reset)
         disk_reset_over(c, f->tenant);
     c->disk_lost -= f->lost;
-    share_put(c, SHARE_DISK_FILES, f->tenant);
-    disk_file_slot_put(c, file);
+    disk_file_slot_put(c, file, f->tenant);
     touch(c);
 }
 
@@ -60,7 +58,7 @@ void disk_reset_over(struct core *c, uint32_t tenant)
 
 static void gone(struct core *c, struct disk_gone what)
 {
-    uint32_t at = disk_gone_slot_take(c);
+    uint32_t at = disk_gone_slot_pop(c);
 
     what.next = NONE;
     *disk_gone_at(c, at) = what;
@@ -116,7 +114,7 @@ bool disk_gone_flush(struct core *c, struct actions *out)
                 .tenant = f->tenant, .bytes = g->bytes, .place = {f->number, g->offset}};
         }
         c->disk_gone_first = g->next;
-        disk_gone_slot_put(c, at);
+        disk_gone_slot_push(c, at);
         touch(c);
     }
     return true;

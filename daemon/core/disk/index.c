@@ -247,11 +247,10 @@ static uint32_t chunk_take(struct core *c, uint32_t tenant)
 
     if (share_room(c, SHARE_DISK_CHUNKS, tenant) == 0)
         return NONE;
-    at = disk_chunk_slot_take(c);
+    at = disk_chunk_slot_take(c, tenant);
     k = disk_chunk_at(c, at);
     gen = gen_next(k->gen);
     memset(k, 0, sizeof *k);
-    share_take(c, SHARE_DISK_CHUNKS, tenant);
     k->gen = gen;
     k->used = 1;
     k->tenant = tenant;
@@ -299,7 +298,7 @@ static void tokens_put(struct core *c, struct disk_chunk *k, const struct disk_f
 
     for (uint32_t off = 0; off < f->align; off += TOKEN_BLOCK) {
         uint32_t n = f->align - off < TOKEN_BLOCK ? f->align - off : TOKEN_BLOCK;
-        uint32_t block = block_slot_take(c);
+        uint32_t block = block_slot_pop(c);
 
         memcpy(block_at(c, block)->v, f->tokens + off, n * sizeof(uint32_t));
         *block_next(c, block) = NONE;
@@ -309,7 +308,7 @@ static void tokens_put(struct core *c, struct disk_chunk *k, const struct disk_f
     }
     link = &k->keys;
     for (uint32_t i = 0; i < f->nkeys; i++) {
-        uint32_t at = key_slot_take(c);
+        uint32_t at = key_slot_pop(c);
 
         *key_at(c, at) = (struct key_record){.next = NONE,
                                              .position = f->extra[i].position,
@@ -326,12 +325,12 @@ static void tokens_drop(struct core *c, struct disk_chunk *k)
 {
     for (uint32_t at = k->tokens, next; at != NONE; at = next) {
         next = *block_next(c, at);
-        block_slot_put(c, at);
+        block_slot_push(c, at);
         share_put(c, SHARE_DISK_BLOCKS, k->tenant);
     }
     for (uint32_t at = k->keys, next; at != NONE; at = next) {
         next = key_at(c, at)->next;
-        key_slot_put(c, at);
+        key_slot_push(c, at);
         share_put(c, SHARE_DISK_KEYS, k->tenant);
     }
 }
@@ -400,8 +399,7 @@ static void chunk_free(struct core *c, uint32_t at)
         disk_reset_over(c, k->tenant);
     tokens_drop(c, k);
     k->used = 0;
-    share_put(c, SHARE_DISK_CHUNKS, k->tenant);
-    disk_chunk_slot_put(c, at);
+    disk_chunk_slot_put(c, at, k->tenant);
     touch(c);
 }
 

@@ -9,7 +9,6 @@
 #ifndef CORE_DISK_INDEX_H
 #define CORE_DISK_INDEX_H
 
-#include "core/arena/disk_records.h"
 #include "core/tree/nodes.h"
 
 #define DISK_HAS(part) (1u << (part))

@@ -121,7 +121,6 @@ void store_end(struct core *c, struct actions *out, struct disk_store *s, enum t
         disk_unpin(c, s->chunk);
     disk_store_list_remove(c, &c->disk_stores, slot);
     disk_store_state_move(&s->state, DISK_STORE_EMPTY);
-    share_put(c, SHARE_DISK_STORES, s->tenant);
-    disk_store_slot_put(c, slot);
+    disk_store_slot_put(c, slot, s->tenant);
     touch(c);
 }

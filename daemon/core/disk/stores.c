@@ -84,8 +84,7 @@ bool disk_store_begin(struct core *c, const struct disk_wanted *w)
         return true;
     if (share_room(c, SHARE_DISK_STORES, p->tenant) == 0)
         return false;
-    slot = disk_store_slot_take(c);
-    share_take(c, SHARE_DISK_STORES, p->tenant);
+    slot = disk_store_slot_take(c, p->tenant);
     s = disk_store_at(c, slot);
     gen = gen_next(s->gen);
     memset(s, 0, offsetof(struct disk_store, coming));

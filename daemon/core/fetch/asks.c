@@ -41,7 +41,7 @@ static void choose_peers(struct core *c, struct ask *a, struct question of)
 struct ask *asks_open(struct core *c, struct actions *out, struct question of,
                       struct peer_msg **ret_first)
 {
-    struct ask *a = ask_at(c, ask_slot_take(c));
+    struct ask *a = ask_at(c, ask_slot_take(c, of.tenant));
     const uint32_t gen = gen_next(a->gen);
     struct action *act;
 
@@ -49,7 +49,6 @@ struct ask *asks_open(struct core *c, struct actions *out, struct question of,
     a->gen = gen;
     a->tenant = of.tenant;
     a->until_ns = c->now_ns + ASK_MS * NS_PER_MS;
-    share_take(c, SHARE_ASKS, of.tenant);
     ask_list_push(c, &c->asks, ask_slot(c, a));
     choose_peers(c, a, of);
     act = action_add(out, ACT_PEER_SEND);
@@ -76,9 +75,8 @@ void asks_send(struct actions *out, struct ask *a, const struct peer_msg *first)
 
 void asks_close(struct core *c, struct ask *a)
 {
-    share_put(c, SHARE_ASKS, a->tenant);
     ask_list_remove(c, &c->asks, ask_slot(c, a));
-    ask_slot_put(c, ask_slot(c, a));
+    ask_slot_put(c, ask_slot(c, a), a->tenant);
     a->n = 0;
     touch(c);
 }

@@ -248,8 +248,7 @@ struct turn_record *record_take(struct core *c, struct session *s)
     uint32_t tenant = engine_at(c, s->engine)->tenant, slot, gen;
     struct turn_record *r;
 
-    share_take(c, SHARE_TURN_RECORDS, tenant);
-    slot = turn_record_slot_take(c);
+    slot = turn_record_slot_take(c, tenant);
     r = turn_record_at(c, slot);
     gen = gen_next(r->gen);
     memset(r, 0, sizeof *r);
@@ -288,8 +287,7 @@ void record_free(struct core *c, struct turn_record *r)
         section_free(c, r, &r->body.blob[i].at);
     check(r->pages == 0);
     turn_record_state_move(&r->state, TURN_RECORD_EMPTY);
-    share_put(c, SHARE_TURN_RECORDS, r->tenant);
-    turn_record_slot_put(c, turn_record_slot(c, r));
+    turn_record_slot_put(c, turn_record_slot(c, r), r->tenant);
 }
 
 /* Takes it off its list, but keeps its pages until the engine has ended: they may still be used. */

@@ -75,8 +75,7 @@ static bool publish_nodes(struct core *c, uint32_t *nodes, uint32_t end)
 
 static void retire_free(struct core *c, const struct engine *e, uint32_t slot)
 {
-    retire_slot_put(c, slot);
-    share_put(c, SHARE_RETIRES, e->tenant);
+    retire_slot_put(c, slot, e->tenant);
     c->nretires--;
 }
 
@@ -85,10 +84,9 @@ static void retire_free(struct core *c, const struct engine *e, uint32_t slot)
  * proves no less, and delays only this engine. */
 static struct retire *retire_take(struct core *c, struct engine *e, uint64_t step)
 {
-    uint32_t slot = retire_slot_take(c), later = NONE, looks = 0;
+    uint32_t slot = retire_slot_take(c, e->tenant), later = NONE, looks = 0;
     struct retire *r = retire_at(c, slot);
 
-    share_take(c, SHARE_RETIRES, e->tenant);
     c->nretires++;
     if (e->retires.n == 0)
         e->waits_since_ns = c->now_ns;

@@ -55,8 +55,7 @@ enum tern_err session_open(struct core *c, struct call *call, struct reply *ret)
     if (share_room(c, SHARE_SESSIONS, e->tenant) == 0)
         return refuse(ret, TERN_BUSY, share_refused(SHARE_SESSIONS));
     TRY(space_open(c, pool_slot(c, p), r->ns, &root, ret));
-    share_take(c, SHARE_SESSIONS, e->tenant);
-    slot = session_slot_take(c);
+    slot = session_slot_take(c, e->tenant);
     s = session_at(c, slot);
     gen = gen_next(s->gen_last);
     check(s->state == SESSION_EMPTY && s->gate == GATE_FREE);
@@ -210,8 +209,7 @@ static bool closed(struct core *c, struct session *s, uint32_t end)
         session_list_remove(c, &engine_at(c, s->engine)->sessions, session_slot(c, s));
     session_state_move(&s->state, SESSION_EMPTY);
     s->node = NONE;
-    share_put(c, SHARE_SESSIONS, tenant);
-    session_slot_put(c, session_slot(c, s));
+    session_slot_put(c, session_slot(c, s), tenant);
     c->visits++;
     touch(c);
     return true;

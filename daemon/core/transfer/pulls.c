@@ -37,7 +37,8 @@ void pull_bytes_add(const struct core *c, const struct pull *p, uint64_t bytes)
 
 struct pull *pull_create(struct core *c, const struct engine *e, uint32_t peer)
 {
-    uint32_t slot = pull_slot_take(c), gen;
+    const uint32_t holder = pull_holder(c, e, peer);
+    uint32_t slot = pull_slot_take(c, holder), gen;
     struct pull *p = pull_at(c, slot);
 
     gen = gen_next(p->gen);
@@ -50,8 +51,7 @@ struct pull *pull_create(struct core *c, const struct engine *e, uint32_t peer)
     p->chunk = p->ask = NONE;
     p->blob = (struct token_buf){.align = TOKEN_BLOCK, .tenant = e->tenant};
     tokens_init(&p->blob, 0);
-    p->holder = pull_holder(c, e, peer);
-    share_take(c, SHARE_PULLS, p->holder);
+    p->holder = holder;
     p->times.stage_since_ns = p->times.wait_since_ns = c->now_ns;
     pull_state_move(&p->state, PULL_ASKED);
     pull_list_push(c, &c->pulls_active, slot);
@@ -181,10 +181,9 @@ static void pull_free(struct core *c, struct pull *p)
     p->chunk = NONE;
     tokens_truncate(c, &p->blob, 0);
     pull_state_move(&p->state, PULL_EMPTY);
-    share_put(c, SHARE_PULLS, p->holder);
     tenant_at(c, p->tenant)->batches -= p->batches;
     p->batches = 0;
-    pull_slot_put(c, slot);
+    pull_slot_put(c, slot, p->holder);
     touch(c);
 }
 

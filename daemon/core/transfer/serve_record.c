@@ -29,10 +29,9 @@ void serve_free(struct core *c, struct serve *s)
     else if (s->follow && session_at(c, s->handed.slot)->follower == slot)
         handed_follow(c, session_at(c, s->handed.slot), NONE);
     pool_at(c, s->pool)->serves--;
-    share_put(c, SHARE_SERVES, s->holder);
     serve_list_remove(c, &c->serves_active, slot);
     serve_state_move(&s->state, SERVE_EMPTY);
-    serve_slot_put(c, slot);
+    serve_slot_put(c, slot, s->holder);
     touch(c);
 }
 
@@ -112,7 +111,8 @@ enum tern_err serve_may_begin(const struct core *c, uint32_t link, const struct 
 struct serve *serve_create(struct core *c, uint32_t link, const struct peer_msg *m,
                            const struct found *f)
 {
-    uint32_t slot = serve_slot_take(c), gen;
+    const uint32_t holder = serve_holder(c, m, link);
+    uint32_t slot = serve_slot_take(c, holder), gen;
     struct serve *s = serve_at(c, slot);
 
     gen = gen_next(s->gen);
@@ -121,8 +121,7 @@ struct serve *serve_create(struct core *c, uint32_t link, const struct peer_msg 
     serve_state_move(&s->state, SERVE_WALKING);
     serve_list_push(c, &c->serves_active, slot);
     s->link = link;
-    s->holder = serve_holder(c, m, link);
-    share_take(c, SHARE_SERVES, s->holder);
+    s->holder = holder;
     s->pool = f->pool;
     s->node = f->node;
     s->wait_node = NONE;

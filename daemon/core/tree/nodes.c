@@ -34,21 +34,19 @@ static void space_free(struct core *c, uint32_t slot)
     if (idle_list_has(c, slot))
         idle_list_remove(c, &tenant_at(c, tenant_of(c, s->pool))->idle, slot);
     c->resets -= s->reset;
-    share_put(c, SHARE_NAMESPACES, tenant_of(c, s->pool));
     hashed_take_out(c, TABLE_SPACES, slot);
     s->used = 0;
-    space_slot_put(c, slot);
+    space_slot_put(c, slot, tenant_of(c, s->pool));
 }
 
 static uint32_t record_take(struct core *c, uint32_t pool)
 {
     const struct list_links nowhere = {.next = NONE, .prev = NONE};
-    uint32_t slot = node_slot_take(c);
+    uint32_t slot = node_slot_take(c, tenant_of(c, pool));
     struct node *n = node_at(c, slot);
     /* A job of the last user may still be acknowledged: copy_gen. */
     uint32_t gen = gen_next(n->gen), copy_gen = n->work.copy_gen;
 
-    share_take(c, SHARE_NODES, tenant_of(c, pool));
     memset(n, 0, offsetof(struct node, heap)); /* the links are not read while it is in no heap */
     n->gen = gen;
     n->work.copy_gen = copy_gen;
@@ -74,8 +72,7 @@ static void record_put(struct core *c, uint32_t slot)
     struct node *n = node_at(c, slot);
 
     n->used = 0;
-    share_put(c, SHARE_NODES, tenant_of(c, n->pool));
-    node_slot_put(c, slot);
+    node_slot_put(c, slot, tenant_of(c, n->pool));
     touch(c);
 }
 
@@ -88,10 +85,9 @@ uint32_t space_root(const struct core *c, uint32_t pool, struct namespace_id ns)
 
 static uint32_t space_make(struct core *c, uint32_t pool, struct namespace_id ns)
 {
-    uint32_t at = space_slot_take(c);
+    uint32_t at = space_slot_take(c, tenant_of(c, pool));
     struct space *s = space_at(c, at);
 
-    share_take(c, SHARE_NAMESPACES, tenant_of(c, pool));
     s->ns = ns;
     s->pool = pool;
     s->used = 1;

@@ -1,7 +1,6 @@
 /* Counts what eviction could free. See obtain.h. */
 #include "core/tree/obtain.h"
 
-#include "core/arena/disk_records.h"
 #include "core/tree/state.h" /* its inline functions */
 
 /* A node without a host copy stays on the device for nodes below it that are held on the host. */

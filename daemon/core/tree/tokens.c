@@ -51,7 +51,7 @@ void tokens_init(struct token_buf *b, uint32_t first)
 
 static uint32_t block_take(struct core *c)
 {
-    uint32_t i = block_slot_take(c);
+    uint32_t i = block_slot_pop(c);
 
     *block_next(c, i) = NONE;
     return i;
@@ -64,13 +64,13 @@ void tokens_free(struct core *c, uint32_t tenant, struct token_heads heads)
     for (; heads.blocks != NONE; blocks++) {
         uint32_t next = *block_next(c, heads.blocks);
 
-        block_slot_put(c, heads.blocks);
+        block_slot_push(c, heads.blocks);
         heads.blocks = next;
     }
     for (; heads.keys != NONE; keys++) {
         uint32_t next = key_at(c, heads.keys)->next;
 
-        key_slot_put(c, heads.keys);
+        key_slot_push(c, heads.keys);
         heads.keys = next;
     }
     share_put_n(c, (struct share_of){SHARE_TOKEN_BLOCKS, tenant}, blocks);
@@ -85,7 +85,7 @@ static uint32_t keys_head(const struct core *c, const struct token_buf *b, uint3
 
 static void key_append(struct core *c, struct token_buf *b, const struct extra_key *key)
 {
-    uint32_t i = key_slot_take(c);
+    uint32_t i = key_slot_pop(c);
     struct key_record *k = key_at(c, i);
 
     share_take(c, SHARE_EXTRA_KEYS, b->tenant);

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
-#include "core/arena/disk_records.h"
 #include "core/arena/hashed.h"
 #include "core/tree/tokens.h"
 #include "unit/rig/rig_collide.h"
