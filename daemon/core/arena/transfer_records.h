@@ -8,10 +8,16 @@
 #include "core/core.h"
 #include "core/query.h"
 
+/* Whose shares the records of a chain of tokens count against. */
+struct token_owner {
+    uint16_t tenant;
+    uint16_t disk; /* 1: they are in the index of the disk */
+};
+
 /* Tokens [first, end) in chunks of L from `first`; a chunk is ceil(L / TOKEN_BLOCK) blocks. */
 struct token_buf {
-    uint32_t align;  /* L */
-    uint32_t tenant; /* tenant whose share its blocks and keys count against */
+    uint32_t align; /* L */
+    struct token_owner owner;
     uint32_t first, end;
     uint32_t cut;        /* lowest end that it was truncated to, since this was last set */
     uint32_t head, tail; /* of its blocks; tail: only while there is a head. Below: of its keys */

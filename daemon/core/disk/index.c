@@ -284,57 +284,6 @@ uint32_t disk_root_make(struct core *c, struct disk_tree of)
     return at;
 }
 
-static bool store_has_room(const struct core *c, const struct disk_fresh *f)
-{
-    const uint32_t tenant = disk_chunk_at(c, f->parent)->tenant;
-
-    return tokens_blocks_per_chunk(f->align) <= share_room(c, SHARE_DISK_BLOCKS, tenant) &&
-           f->nkeys <= share_room(c, SHARE_DISK_KEYS, tenant);
-}
-
-static void tokens_put(struct core *c, struct disk_chunk *k, const struct disk_fresh *f)
-{
-    uint32_t *link = &k->tokens;
-
-    for (uint32_t off = 0; off < f->align; off += TOKEN_BLOCK) {
-        uint32_t n = f->align - off < TOKEN_BLOCK ? f->align - off : TOKEN_BLOCK;
-        uint32_t block = block_slot_pop(c);
-
-        memcpy(block_at(c, block)->v, f->tokens + off, n * sizeof(uint32_t));
-        *block_next(c, block) = NONE;
-        *link = block;
-        link = block_next(c, block);
-        share_take(c, SHARE_DISK_BLOCKS, k->tenant);
-    }
-    link = &k->keys;
-    for (uint32_t i = 0; i < f->nkeys; i++) {
-        uint32_t at = key_slot_pop(c);
-
-        *key_at(c, at) = (struct key_record){.next = NONE,
-                                             .position = f->extra[i].position,
-                                             .hi = f->extra[i].hi,
-                                             .lo = f->extra[i].lo};
-        *link = at;
-        link = &key_at(c, at)->next;
-        share_take(c, SHARE_DISK_KEYS, k->tenant);
-    }
-    k->nkeys = f->nkeys;
-}
-
-static void tokens_drop(struct core *c, struct disk_chunk *k)
-{
-    for (uint32_t at = k->tokens, next; at != NONE; at = next) {
-        next = *block_next(c, at);
-        block_slot_push(c, at);
-        share_put(c, SHARE_DISK_BLOCKS, k->tenant);
-    }
-    for (uint32_t at = k->keys, next; at != NONE; at = next) {
-        next = key_at(c, at)->next;
-        key_slot_push(c, at);
-        share_put(c, SHARE_DISK_KEYS, k->tenant);
-    }
-}
-
 struct token_view disk_fresh_view(const struct core *c, const struct disk_fresh *f)
 {
     uint32_t base = disk_chunk_at(c, f->parent)->depth;
@@ -353,13 +302,14 @@ uint32_t disk_chunk_make(struct core *c, const struct disk_fresh *f)
 {
     struct disk_chunk *p = disk_chunk_at(c, f->parent), *k;
     struct token_view view = disk_fresh_view(c, f);
+    struct token_buf tokens = {.align = f->align, .owner = {(uint16_t)p->tenant, .disk = 1}};
     uint32_t at;
 
-    if (!store_has_room(c, f))
+    tokens_init(&tokens, p->depth);
+    if (share_room(c, SHARE_DISK_CHUNKS, p->tenant) == 0 ||
+        tokens_append(c, &tokens, f->tokens, f->align, f->extra, f->nkeys) != TERN_OK)
         return NONE;
     at = chunk_take(c, p->tenant);
-    if (at == NONE)
-        return NONE;
     k = disk_chunk_at(c, at);
     k->parent = f->parent;
     k->root = p->root;
@@ -370,7 +320,9 @@ uint32_t disk_chunk_make(struct core *c, const struct disk_fresh *f)
     k->ns = p->ns;
     k->path_bytes = p->path_bytes;
     k->path_keys = p->path_keys + f->nkeys;
-    tokens_put(c, k, f);
+    k->tokens = tokens.head;
+    k->keys = tokens.keys;
+    k->nkeys = f->nkeys;
     disk_child_list_push_front(c, &p->children, at);
     hashed_put(c, TABLE_CHUNKS, at, path_hash(c, f->parent, &view), p->root);
     return at;
@@ -397,7 +349,8 @@ static void chunk_free(struct core *c, uint32_t at)
         disk_entry_list_remove(c, &tenant_at(c, k->tenant)->disk_bare, at);
     if (k->reset)
         disk_reset_over(c, k->tenant);
-    tokens_drop(c, k);
+    tokens_free(c, (struct token_owner){(uint16_t)k->tenant, .disk = 1},
+                (struct token_heads){k->tokens, k->keys});
     k->used = 0;
     disk_chunk_slot_put(c, at, k->tenant);
     touch(c);

@@ -77,7 +77,7 @@ enum tern_err session_open(struct core *c, struct call *call, struct reply *ret)
     s->follower = NONE;
     s->last_use_ns = s->ref_since_ns = c->now_ns;
     s->tokens.align = p->align;
-    s->tokens.tenant = e->tenant;
+    s->tokens.owner.tenant = (uint16_t)e->tenant;
     session_state_move(&s->state, SESSION_OPEN);
     tokens_init(&s->tokens, 0);
     for (uint32_t g = 0; g < c->limits.groups; g++)

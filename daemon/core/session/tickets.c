@@ -159,7 +159,8 @@ static enum tern_err room_check(struct core *c, const struct session *s,
 
 static void keep_blob(struct core *c, struct session *s, const struct req_handoff *r)
 {
-    s->blob = (struct token_buf){.align = TOKEN_BLOCK, .tenant = session_pool(c, s)->tenant};
+    s->blob = (struct token_buf){.align = TOKEN_BLOCK,
+                                 .owner = {.tenant = (uint16_t)session_pool(c, s)->tenant}};
     tokens_init(&s->blob, 0);
     s->blob_bytes = r->blob_bytes;
     check(tokens_append(c, &s->blob, r->blob.v, r->blob.n, NULL, 0) == TERN_OK);

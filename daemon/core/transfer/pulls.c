@@ -49,7 +49,7 @@ struct pull *pull_create(struct core *c, const struct engine *e, uint32_t peer)
     p->tenant = e->tenant;
     p->link = peer;
     p->chunk = p->ask = NONE;
-    p->blob = (struct token_buf){.align = TOKEN_BLOCK, .tenant = e->tenant};
+    p->blob = (struct token_buf){.align = TOKEN_BLOCK, .owner = {.tenant = (uint16_t)e->tenant}};
     tokens_init(&p->blob, 0);
     p->holder = holder;
     p->times.stage_since_ns = p->times.wait_since_ns = c->now_ns;

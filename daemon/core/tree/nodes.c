@@ -325,7 +325,7 @@ static void drop_chunk(struct core *c, uint32_t slot)
         keyed_list_remove(c, &p->keyed, slot);
         p->node_keys -= tokens_count_keys(c, n->keys);
     }
-    tokens_free(c, p->tenant, (struct token_heads){n->tokens, n->keys});
+    tokens_free(c, (struct token_owner){.tenant = (uint16_t)p->tenant}, node_heads(n));
 }
 
 /* Using a node does not mark its ancestors: a removed child passes its last use to its parent. */

@@ -57,7 +57,17 @@ static uint32_t block_take(struct core *c)
     return i;
 }
 
-void tokens_free(struct core *c, uint32_t tenant, struct token_heads heads)
+static struct share_of blocks_of(struct token_owner o)
+{
+    return (struct share_of){o.disk ? SHARE_DISK_BLOCKS : SHARE_TOKEN_BLOCKS, o.tenant};
+}
+
+static struct share_of keys_of(struct token_owner o)
+{
+    return (struct share_of){o.disk ? SHARE_DISK_KEYS : SHARE_EXTRA_KEYS, o.tenant};
+}
+
+void tokens_free(struct core *c, struct token_owner owner, struct token_heads heads)
 {
     uint32_t blocks = 0, keys = 0;
 
@@ -73,8 +83,8 @@ void tokens_free(struct core *c, uint32_t tenant, struct token_heads heads)
         key_slot_push(c, heads.keys);
         heads.keys = next;
     }
-    share_put_n(c, (struct share_of){SHARE_TOKEN_BLOCKS, tenant}, blocks);
-    share_put_n(c, (struct share_of){SHARE_EXTRA_KEYS, tenant}, keys);
+    share_put_n(c, blocks_of(owner), blocks);
+    share_put_n(c, keys_of(owner), keys);
 }
 
 /* Returns where to search for the first key at or behind `pos`; NONE: there is no such key. */
@@ -88,7 +98,7 @@ static void key_append(struct core *c, struct token_buf *b, const struct extra_k
     uint32_t i = key_slot_pop(c);
     struct key_record *k = key_at(c, i);
 
-    share_take(c, SHARE_EXTRA_KEYS, b->tenant);
+    share_take_n(c, keys_of(b->owner), 1);
     k->next = NONE;
     k->position = key->position;
     k->hi = key->hi;
@@ -105,10 +115,10 @@ enum tern_err tokens_append(struct core *c, struct token_buf *b, const uint32_t 
 {
     uint32_t blocks = tokens_blocks_needed(b, n);
 
-    if (blocks > share_room(c, SHARE_TOKEN_BLOCKS, b->tenant) ||
-        nkeys > share_room(c, SHARE_EXTRA_KEYS, b->tenant))
+    if (blocks > share_room(c, blocks_of(b->owner).table, b->owner.tenant) ||
+        nkeys > share_room(c, keys_of(b->owner).table, b->owner.tenant))
         return TERN_BUSY;
-    share_take_n(c, (struct share_of){SHARE_TOKEN_BLOCKS, b->tenant}, blocks);
+    share_take_n(c, blocks_of(b->owner), blocks);
     while (n > 0) {
         uint32_t off = b->end - b->first, room = room_at(b, off), take = min_u32(room, n);
 
@@ -160,7 +170,7 @@ void tokens_truncate(struct core *c, struct token_buf *b, uint32_t end)
         last_key = key;
     c->visits += keys / RECORDS_A_VISIT;
     rest.keys = key;
-    tokens_free(c, b->tenant, rest);
+    tokens_free(c, b->owner, rest);
     if (last_key == NONE)
         b->keys = NONE;
     else
@@ -206,7 +216,7 @@ void tokens_drop_chunk(struct core *c, struct token_buf *b)
     struct token_heads chunk;
 
     tokens_take_chunk(c, b, &chunk.blocks, &chunk.keys);
-    tokens_free(c, b->tenant, chunk);
+    tokens_free(c, b->owner, chunk);
 }
 
 void tokens_prepend(struct core *c, struct token_buf *b, const struct node *n, uint32_t take)

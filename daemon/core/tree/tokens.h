@@ -26,9 +26,9 @@ uint32_t tokens_blocks_per_chunk(uint32_t align);
 uint32_t tokens_blocks_of(const struct token_buf *b, uint32_t n);
 /* Returns the blocks that appending n tokens would take. */
 uint32_t tokens_blocks_needed(const struct token_buf *b, uint32_t n);
-/* Empties a buffer, whose `align` and `tenant` are set; its next token is at position `first`. */
+/* Empties a buffer, whose `align` and `owner` are set; its next token is at position `first`. */
 void tokens_init(struct token_buf *b, uint32_t first);
-/* BUSY, without any change, if the tenant's share of the store is used up. Keys must ascend within
+/* BUSY, without any change, if the owner's share of the store is used up. Keys must ascend within
  * [b->end, b->end + n). */
 enum tern_err tokens_append(struct core *c, struct token_buf *b, const uint32_t *v, uint32_t n,
                             const struct extra_key *keys, uint32_t nkeys);
@@ -54,7 +54,7 @@ struct token_heads {
     uint32_t blocks, keys;
 };
 
-void tokens_free(struct core *c, uint32_t tenant, struct token_heads heads);
+void tokens_free(struct core *c, struct token_owner owner, struct token_heads heads);
 
 /* Returns `n` tokens at `pos` that cross no block boundary of their chunk. They are copied to
  * scratch only if they straddle buffer and request. */
