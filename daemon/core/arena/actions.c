@@ -35,6 +35,15 @@ struct action *action_add(struct actions *out, enum action_kind kind)
     return a;
 }
 
+struct peer_msg *peer_msg_add(struct actions *out, uint32_t link, enum peer_msg_kind kind)
+{
+    struct action *a = action_add(out, ACT_PEER_SEND);
+
+    a->peer.link = link;
+    a->peer.msg.kind = kind;
+    return &a->peer.msg;
+}
+
 bool refs_fit(const struct actions *out, struct runs_wanted wanted)
 {
     return out->nruns + wanted.runs <= REPLY_RUNS_MAX && wanted.refs <= out->refs_max &&

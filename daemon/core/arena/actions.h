@@ -9,6 +9,8 @@
 
 uint32_t actions_room(const struct actions *out);
 struct action *action_add(struct actions *out, enum action_kind kind); /* there must be room */
+/* Adds a message to the peer at the other end of the link. There must be room. */
+struct peer_msg *peer_msg_add(struct actions *out, uint32_t link, enum peer_msg_kind kind);
 /* Adds a run of n pages. There must be room. The caller fills in the returned refs. */
 struct page_ref *run_add(struct actions *out, struct table_run wanted);
 /* refs_fit returns true if there is room for so many runs with so many page refs together. */

@@ -43,7 +43,6 @@ struct ask *asks_open(struct core *c, struct actions *out, struct question of,
 {
     struct ask *a = ask_at(c, ask_slot_take(c, of.tenant));
     const uint32_t gen = gen_next(a->gen);
-    struct action *act;
 
     memset(a, 0, sizeof *a);
     a->gen = gen;
@@ -51,12 +50,9 @@ struct ask *asks_open(struct core *c, struct actions *out, struct question of,
     a->until_ns = c->now_ns + ASK_MS * NS_PER_MS;
     ask_list_push(c, &c->asks, ask_slot(c, a));
     choose_peers(c, a, of);
-    act = action_add(out, ACT_PEER_SEND);
-    act->peer.link = a->asked[0].peer;
-    act->peer.msg.kind = PEER_PULL_OPEN;
-    act->peer.msg.pull = (struct pull_id){c->limits.pulls + ask_slot(c, a), a->gen};
-    act->peer.msg.tenant = of.tenant;
-    *ret_first = &act->peer.msg;
+    *ret_first = peer_msg_add(out, a->asked[0].peer, PEER_PULL_OPEN);
+    (*ret_first)->pull = (struct pull_id){c->limits.pulls + ask_slot(c, a), a->gen};
+    (*ret_first)->tenant = of.tenant;
     touch(c);
     return a;
 }
@@ -65,12 +61,8 @@ void asks_send(struct actions *out, struct ask *a, const struct peer_msg *first)
 {
     a->each = first->each;
     a->n = a->left = first->to / first->each;
-    for (uint32_t i = 1; i < a->npeers; i++) {
-        struct action *act = action_add(out, ACT_PEER_SEND);
-
-        act->peer.link = a->asked[i].peer;
-        act->peer.msg = *first;
-    }
+    for (uint32_t i = 1; i < a->npeers; i++)
+        *peer_msg_add(out, a->asked[i].peer, first->kind) = *first;
 }
 
 void asks_close(struct core *c, struct ask *a)

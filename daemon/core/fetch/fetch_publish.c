@@ -682,13 +682,11 @@ void fetch_msg(struct core *c, struct actions *out, uint32_t link, const struct 
     }
     /* Too late: has the source release its pages. If p exists, fetch_end does. */
     if (!p && msg->err == TERN_OK && msg->serve.gen != 0) {
-        struct action *a = action_add(out, ACT_PEER_SEND);
+        struct peer_msg *done = peer_msg_add(out, link, PEER_PULL_DONE);
 
-        a->peer.link = link;
-        a->peer.msg.kind = PEER_PULL_DONE;
-        a->peer.msg.err = TERN_GONE;
-        a->peer.msg.pull = msg->pull;
-        a->peer.msg.serve = msg->serve;
+        done->err = TERN_GONE;
+        done->pull = msg->pull;
+        done->serve = msg->serve;
     } else if (p && p->state == PULL_ASKED_ENDS) {
         p->serve = msg->serve;
     }

@@ -77,12 +77,10 @@ static void reset_end(struct core *c, struct reset *r, enum reset_state to)
 
 static void say_done(struct actions *out, uint32_t link, uint64_t id, enum tern_err err)
 {
-    struct action *a = action_add(out, ACT_PEER_SEND);
+    struct peer_msg *m = peer_msg_add(out, link, PEER_RESET_DONE);
 
-    a->peer.link = link;
-    a->peer.msg.kind = PEER_RESET_DONE;
-    a->peer.msg.reset = id;
-    a->peer.msg.err = err;
+    m->reset = id;
+    m->err = err;
 }
 
 /* A reset that begins here replaces one from a peer if the tenant has no other record: no peer can
@@ -359,17 +357,15 @@ void reset_peer_changed(struct core *c, uint32_t peer)
 
 static void tell(struct core *c, struct actions *out, const struct reset *r, uint32_t peer)
 {
-    struct action *a = action_add(out, ACT_PEER_SEND);
+    struct peer_msg *m = peer_msg_add(out, peer, PEER_RESET);
 
-    a->peer.link = peer;
-    a->peer.msg.kind = PEER_RESET;
-    a->peer.msg.reset = r->id;
-    a->peer.msg.origin = r->origin;
-    a->peer.msg.number = r->number;
-    a->peer.msg.hops = r->own || r->hops == UINT32_MAX ? r->hops : r->hops + 1;
-    a->peer.msg.trace_id = r->reply.trace_id;
-    a->peer.msg.tenant = r->tenant;
-    a->peer.msg.ns = r->ns;
+    m->reset = r->id;
+    m->origin = r->origin;
+    m->number = r->number;
+    m->hops = r->own || r->hops == UINT32_MAX ? r->hops : r->hops + 1;
+    m->trace_id = r->reply.trace_id;
+    m->tenant = r->tenant;
+    m->ns = r->ns;
     heard_state_move(&heard_of(c, r, peer)->state, HEARD_TOLD);
     touch(c);
 }

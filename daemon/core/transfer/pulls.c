@@ -190,14 +190,12 @@ static void pull_free(struct core *c, struct pull *p)
 struct peer_msg *pull_send(const struct core *c, struct actions *out, const struct pull *p,
                            enum peer_msg_kind kind)
 {
-    struct action *a = action_add(out, ACT_PEER_SEND);
+    struct peer_msg *m = peer_msg_add(out, p->link, kind);
 
-    a->peer.link = p->link;
-    a->peer.msg.kind = kind;
-    a->peer.msg.pull = pull_id(c, p);
-    a->peer.msg.serve = p->serve;
-    a->peer.msg.trace_id = p->reply.trace_id;
-    return &a->peer.msg;
+    m->pull = pull_id(c, p);
+    m->serve = p->serve;
+    m->trace_id = p->reply.trace_id;
+    return m;
 }
 
 /* --- the source's offer --- */

@@ -47,14 +47,12 @@ void serve_set_ending(struct core *c, struct serve *s, enum tern_err tell)
 struct peer_msg *serve_msg_add(struct core *c, struct actions *out, const struct serve *s,
                                enum peer_msg_kind kind)
 {
-    struct action *a = action_add(out, ACT_PEER_SEND);
+    struct peer_msg *m = peer_msg_add(out, s->link, kind);
 
-    a->peer.link = s->link;
-    a->peer.msg.kind = kind;
-    a->peer.msg.pull = s->pull;
-    a->peer.msg.serve = serve_id(c, s);
-    a->peer.msg.trace_id = s->trace_id;
-    return &a->peer.msg;
+    m->pull = s->pull;
+    m->serve = serve_id(c, s);
+    m->trace_id = s->trace_id;
+    return m;
 }
 
 bool serve_suits(const struct pool *p, const struct peer_msg *m)
@@ -191,12 +189,8 @@ void serve_start(const struct core *c, struct actions *out, struct serve *s)
 struct peer_msg *serve_offer_nothing(const struct core *c, struct actions *out, uint32_t link,
                                      const struct peer_msg *m, enum tern_err err)
 {
-    struct peer_msg *reply;
-    struct action *a = action_add(out, ACT_PEER_SEND);
+    struct peer_msg *reply = peer_msg_add(out, link, PEER_PULL_OFFER);
 
-    a->peer.link = link;
-    reply = &a->peer.msg;
-    reply->kind = PEER_PULL_OFFER;
     reply->pull = m->pull;
     reply->trace_id = m->trace_id;
     reply->err = err;
