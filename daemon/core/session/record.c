@@ -146,41 +146,22 @@ uint32_t session_tail_pages(const struct core *c, const struct session *s, uint3
 }
 
 /* If a fetch left a gap between T and its window's own pages, the next page is p's again. */
-static void tail_cut(const struct core *c, struct session *s, uint32_t p)
+void session_free_tail(struct core *c, struct session *s, uint32_t p, bool all, struct list *list)
 {
     const struct pool *pool = session_pool(c, s);
 
+    *list = LIST_EMPTY;
     for (uint32_t g = 0; g < pool->ngroups; g++) {
-        uint32_t end = div_up(p, pool->group[g].layout.page_tokens);
+        const struct group_layout *l = &pool->group[g].layout;
+        const uint32_t keep = session_keeps(c, p, s, g), end = div_up(p, l->page_tokens);
 
-        if (pool->group[g].layout.family == FAMILY_WINDOW && s->base[g] > end)
+        while ((all || l->family == FAMILY_RECURRENT) && s->owned[g].n > keep)
+            page_list_push(c, list, page_list_pop_last(c, &s->owned[g]));
+        if (l->family == FAMILY_WINDOW && s->base[g] > end)
             s->base[g] = end;
     }
     s->allocated = p < s->allocated ? p : s->allocated;
     s->written = s->written < s->allocated ? s->written : s->allocated;
-}
-
-/* S4, the only place: moves the pages of [ceil_page(p), A) to `list`, then A = p and C = min(C,
- * p). */
-void session_free_tail(struct core *c, struct session *s, uint32_t p, struct list *list)
-{
-    *list = LIST_EMPTY;
-    for (uint32_t g = 0; g < session_pool(c, s)->ngroups; g++)
-        for (uint32_t keep = session_keeps(c, p, s, g); s->owned[g].n > keep;)
-            page_list_push(c, list, page_list_pop_last(c, &s->owned[g]));
-    tail_cut(c, s, p);
-}
-
-void session_cut_tail(struct core *c, struct session *s, uint32_t p, struct list *list)
-{
-    const struct pool *pool = session_pool(c, s);
-
-    *list = LIST_EMPTY;
-    for (uint32_t g = 0; g < pool->ngroups; g++)
-        if (pool->group[g].layout.family == FAMILY_RECURRENT &&
-            session_keeps(c, p, s, g) < s->owned[g].n)
-            page_list_append(c, list, &s->owned[g]);
-    tail_cut(c, s, p);
 }
 
 void session_use(struct core *c, struct session *s)

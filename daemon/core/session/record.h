@@ -97,13 +97,11 @@ bool has_recurrent(const struct pool *p);
 /* Finds a pool that this engine has opened or mapped. */
 enum tern_err session_pool_find(const struct core *c, const struct engine *e, struct pool_id id,
                                 struct pool **ret_pool, struct reply *ret);
-/* S4, the only place: moves the pages of [ceil_page(p), allocated) to `list`; then p tokens are
- * allocated and at most p are written. */
-void session_free_tail(struct core *c, struct session *s, uint32_t p, struct list *list);
+/* S4, the only place: moves the pages of [ceil_page(p), allocated) to `list`, or only those of
+ * RECURRENT groups unless `all`; then p tokens are allocated and at most p are written. */
+void session_free_tail(struct core *c, struct session *s, uint32_t p, bool all, struct list *list);
 /* Number of these pages, without RECURRENT groups', which have one each. */
 uint32_t session_tail_pages(const struct core *c, const struct session *s, uint32_t p);
-/* As session_free_tail, but leaves those pages in the session's lists. */
-void session_cut_tail(struct core *c, struct session *s, uint32_t p, struct list *list);
 /* Own pages of the group needed for p tokens. */
 uint32_t session_keeps(const struct core *c, uint32_t p, const struct session *s, uint32_t group);
 void session_use(struct core *c, struct session *s);

@@ -51,7 +51,7 @@ static void drop(struct core *c, struct engine *e, struct session *s, uint64_t s
 {
     struct list pages;
 
-    session_free_tail(c, s, s->committed, &pages);
+    session_free_tail(c, s, s->committed, true, &pages);
     *ret_freed = pages.n;
     c->visits += pages.n; /* bounded by retract_check */
     node_pin(c, s->node, REF_RETRACTED);
@@ -78,7 +78,7 @@ static enum tern_err to_host(struct core *c, struct engine *e, struct session *s
                             "the host tier has too little room, and the session keeps its pages: "
                             "wait for others to recover or close, or retract with DROP");
     }
-    session_free_tail(c, s, s->written, &pages);
+    session_free_tail(c, s, s->written, true, &pages);
     *ret_freed = pages.n;
     c->visits += pages.n;
     retire_release(c, e, step, &pages, (struct path){NONE, 0});

@@ -270,10 +270,7 @@ void session_give_tail(struct core *c, struct session *s, uint32_t p, uint64_t s
     bool at_once = session_may_give(c, session_tail_pages(c, s, p));
     struct list pages;
 
-    if (at_once)
-        session_free_tail(c, s, p, &pages);
-    else
-        session_cut_tail(c, s, p, &pages);
+    session_free_tail(c, s, p, at_once, &pages);
     c->visits += pages.n;
     retire_release(c, engine_at(c, s->engine), step, &pages, (struct path){NONE, 0});
     if (at_once)
