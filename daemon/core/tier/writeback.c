@@ -31,12 +31,21 @@ static enum tern_err host_make_some(struct core *c, struct pool *p, const uint32
     return host_evict_one(c, p) ? TERN_OK : TERN_POOL_EXHAUSTED;
 }
 
+/* For the reserve: only pages that are of less use on the host than the copy. */
+static enum tern_err host_make_spare(struct core *c, struct pool *p, const uint32_t *need,
+                                     uint32_t group)
+{
+    (void)need;
+    (void)group;
+    return host_evict_spare(c, p) ? TERN_OK : TERN_BUSY;
+}
+
 /* Returns what pages_admit returns. */
-static enum tern_err host_room(struct core *c, struct pool *p, const uint32_t *need,
+static enum tern_err host_room(struct core *c, struct pool *p, const uint32_t *need, evictor *evict,
                                struct shortage *ret)
 {
-    return pages_admit(c, p, pool_at(c, p->tiers[TIER_HOST]), (struct page_need){need, NULL},
-                       host_make_some, ret);
+    return pages_admit(c, p, pool_at(c, p->tiers[TIER_HOST]), (struct page_need){need, NULL}, evict,
+                       ret);
 }
 
 static bool checksums_known(const struct core *c, const struct node *n)
@@ -92,22 +101,6 @@ static bool writeback_wanted(const struct core *c, uint32_t slot)
            (node_on_host(parent) || copy_goes_to(parent, TIER_HOST));
 }
 
-/* Makes room for the reserve only from pages that are of less use on the host than the copy. */
-static bool room_behind(struct core *c, struct pool *p, const uint32_t *need)
-{
-    const struct pool *host = pool_at(c, p->tiers[TIER_HOST]);
-    uint32_t group;
-
-    if (pages_fit(host, false, need, &group))
-        return true;
-    if (!obtain_settle(c, p) || !pages_fit(host, true, need, &group))
-        return false;
-    while (!pages_fit(host, false, need, &group))
-        if (!host_evict_spare(c, p))
-            return false;
-    return true;
-}
-
 bool writeback_if_room(struct core *c, uint32_t slot)
 {
     const struct node *n = node_at(c, slot);
@@ -123,7 +116,7 @@ bool writeback_if_room(struct core *c, uint32_t slot)
     copy_pages_count(p, host_lacks(p, n), need);
     if (own || !behind)
         node_pin(c, held, REF_HOST);
-    room = behind ? room_behind(c, p, need) : host_room(c, p, need, &unused) == TERN_OK;
+    room = host_room(c, p, need, behind ? host_make_spare : host_make_some, &unused) == TERN_OK;
     c->piece_end = end;
     if (room)
         writeback_begin(c, slot);
@@ -173,7 +166,7 @@ enum tern_err host_promise(struct core *c, struct session *s, struct shortage *r
     walked(c, node_at(c, s->node)->depth / p->align);
     for (uint32_t at = s->node; node_at(c, at)->depth > 0; at = node_at(c, at)->parent)
         copy_pages_count(p, wants_copy(p, node_at(c, at), s->state_from), need);
-    room = host_room(c, p, need, ret);
+    room = host_room(c, p, need, host_make_some, ret);
     if (room == TERN_POOL_EXHAUSTED)
         ret->free = group_free(host, ret->group) - host->group[ret->group].promised;
     if (room != TERN_OK)
