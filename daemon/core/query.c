@@ -82,7 +82,7 @@ bool core_session_view(const struct core *c, uint32_t slot, struct session_view 
     ret->id = (struct session_id){.slot = slot, .gen = s->gen};
     ret->engine = s->engine == NONE /* a ticket outlives its engine */
                       ? (struct engine_id){.slot = NONE}
-                      : (struct engine_id){.slot = s->engine, .gen = engine_at(c, s->engine)->gen};
+                      : engine_id(c, engine_at(c, s->engine));
     ret->pool = (struct pool_id){.slot = s->pool, .gen = pool_at(c, s->pool)->gen};
     ret->tenant = pool_at(c, s->pool)->tenant;
     ret->ns = space_at(c, s->space)->ns;
@@ -117,7 +117,7 @@ bool core_engine_view(const struct core *c, uint32_t slot, struct engine_view *r
         return false;
     e = engine_at(c, slot);
     memset(ret, 0, sizeof *ret);
-    ret->id = (struct engine_id){.slot = slot, .gen = e->gen};
+    ret->id = engine_id(c, e);
     memcpy(ret->name, e->name, sizeof ret->name);
     ret->state_word = words[e->state];
     ret->dying = e->state == ENGINE_DYING;
@@ -171,7 +171,7 @@ bool core_pull_view(const struct core *c, uint32_t slot, struct transfer_view *r
         return false;
     p = pull_at(c, slot);
     memset(ret, 0, sizeof *ret);
-    ret->pull = (struct pull_id){.slot = slot, .gen = p->gen};
+    ret->pull = pull_id(c, p);
     ret->state_word = words[p->state];
     ret->link = p->link;
     ret->from = p->from;
@@ -228,7 +228,7 @@ bool core_serve_view(const struct core *c, uint32_t slot, struct transfer_view *
         return false;
     s = serve_at(c, slot);
     memset(ret, 0, sizeof *ret);
-    ret->serve = (struct serve_id){.slot = slot, .gen = s->gen};
+    ret->serve = serve_id(c, s);
     ret->node = s->node;
     ret->outgoing = true;
     ret->state_word = words[s->state];
@@ -304,7 +304,7 @@ static void oldest_quarantine(const struct core *c, struct core_view *ret)
             (ret->oldest_quarantine_ns && ret->oldest_quarantine_ns <= p->quarantined_ns))
             continue;
         ret->oldest_quarantine_ns = p->quarantined_ns;
-        ret->oldest_quarantine = (struct pull_id){.slot = i, .gen = p->gen};
+        ret->oldest_quarantine = pull_id(c, p);
     }
 }
 

@@ -87,8 +87,7 @@ void fetch_gather(const struct core *c, const struct session *s, struct tokens_r
                   struct actions *out, uint32_t *ret_nkeys)
 {
     const uint32_t align = session_pool(c, s)->align;
-    struct req_tokens none = {0};
-    struct token_view w = session_view(c, s, s->tokens.end, &none);
+    struct token_view w = session_rest(c, s);
     uint32_t scratch[TOKEN_BLOCK], at_key = count_keys(c, s, in);
 
     *ret_nkeys = at_key;
@@ -189,8 +188,7 @@ static enum tern_err fetch_check(const struct core *c, const struct session *s,
 void fetch_pins_history(struct core *c, struct pull *p)
 {
     const struct session *s = session_at(c, p->session);
-    struct req_tokens none = {0};
-    struct token_view w = session_view(c, s, s->tokens.end, &none);
+    struct token_view w = session_rest(c, s);
 
     w.end = p->to;
     p->history_node = node_walk(c, s->node, &w);

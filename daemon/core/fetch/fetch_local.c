@@ -61,8 +61,8 @@ static enum tern_err find(const struct core *c, const struct call *call, struct 
 static uint32_t tokens_agree(struct core *c, struct actions *out, const struct session *s,
                              const struct session *from)
 {
-    struct req_tokens none = {0}, tail = {0};
-    struct token_view w = session_view(c, s, s->tokens.end, &none);
+    struct req_tokens tail = {0};
+    struct token_view w = session_rest(c, s);
     uint32_t a = node_walk(c, s->node, &w), b = from->node, left;
 
     for (; a != b; c->visits++)

@@ -718,7 +718,6 @@ enum tern_err fetch_from_disk(struct core *c, struct call *call, struct reply *r
 {
     const struct req_fetch *r = &call->req->fetch;
     struct session *s = call->session;
-    struct req_tokens none = {0};
     struct token_view w;
     uint32_t chunk, most;
     struct pull *p;
@@ -728,7 +727,7 @@ enum tern_err fetch_from_disk(struct core *c, struct call *call, struct reply *r
         return refuse(ret, TERN_UNSUPPORTED,
                       "there is no disk tier for this tenant: start the daemon with --spill.dir, "
                       "and give the tenant spill_bytes");
-    w = session_view(c, s, s->tokens.end, &none);
+    w = session_rest(c, s);
     if (r->depth && r->depth < w.end)
         w.end = r->depth > s->committed ? r->depth : s->committed;
     TRY(at_least_fits(s, r, w.end, ret));

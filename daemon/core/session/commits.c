@@ -275,8 +275,7 @@ enum tern_err chunk_attach(struct core *c, struct session *s, struct chunk_sourc
                            bool *ret_adopted)
 {
     const struct pool *p = session_pool(c, s);
-    struct req_tokens none = {0};
-    struct token_view w = session_view(c, s, s->tokens.end, &none);
+    struct token_view w = session_rest(c, s);
     uint32_t child = node_child(c, s->node, &w);
 
     *ret_adopted = child != NONE;

@@ -185,7 +185,7 @@ enum tern_err engine_join(struct core *c, struct call *call, struct reply *ret)
         e = engine_create(c, cn->tenant, j);
     if (!e)
         return refuse(ret, TERN_BUSY, share_refused(SHARE_ENGINES));
-    ret->join.engine = (struct engine_id){.slot = engine_slot(c, e), .gen = e->gen};
+    ret->join.engine = engine_id(c, e);
     return seat_take(c, e, call->req->conn, j, ret);
 }
 
@@ -241,8 +241,7 @@ static void engine_end(struct core *c, struct actions *out, struct engine *e)
     for (uint32_t i = 0; i < c->limits.pools; i++)
         if (e->pools & 1ull << i)
             engine_detach(c, e, i);
-    action_add(out, ACT_ENGINE_GONE)->engine.engine =
-        (struct engine_id){.slot = engine_slot(c, e), .gen = e->gen};
+    action_add(out, ACT_ENGINE_GONE)->engine.engine = engine_id(c, e);
     engine_state_move(&e->state, ENGINE_EMPTY);
     share_put(c, SHARE_ENGINES, e->tenant);
     c->nending--;
@@ -304,8 +303,7 @@ static void seat_leave(struct core *c, struct actions *out, struct engine *e, ui
         return;
     }
     if (died && e->state != ENGINE_DYING) /* no alarm for an orderly shutdown of several ranks */
-        action_add(out, ACT_ENGINE_STUCK)->engine.engine =
-            (struct engine_id){.slot = engine_slot(c, e), .gen = e->gen};
+        action_add(out, ACT_ENGINE_STUCK)->engine.engine = engine_id(c, e);
     if (e->state != ENGINE_DYING)
         engine_state_move(&e->state, ENGINE_DYING);
     waits_look(c, e);

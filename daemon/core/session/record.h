@@ -79,6 +79,11 @@ bool session_too_deep(const struct core *c, const struct session *s, uint32_t to
 uint32_t session_table_refs(const struct core *c, const struct session *s, uint32_t tokens);
 struct token_view session_view(const struct core *c, const struct session *s, uint32_t base,
                                const struct req_tokens *req);
+/* The same without a request: the tokens behind the committed length. */
+static inline struct token_view session_rest(const struct core *c, const struct session *s)
+{
+    return session_view(c, s, s->tokens.end, &(struct req_tokens){0});
+}
 bool session_away(const struct session *s);
 /* The step at which pages that the session frees may be reused: at least that of its Retract, of
  * its last slide and of its last turn. */

@@ -295,12 +295,11 @@ enum tern_err fetch_from_host(struct core *c, struct call *call, struct reply *r
 {
     const struct req_fetch *r = &call->req->fetch;
     struct session *s = call->session;
-    struct req_tokens none = {0};
     struct token_view w;
     uint32_t target, most;
 
     TRY(session_may_fetch(c, s, ret));
-    w = session_view(c, s, s->tokens.end, &none);
+    w = session_rest(c, s);
     if (r->depth && r->depth < w.end)
         w.end = r->depth > s->committed ? r->depth : s->committed;
     TRY(at_least_fits(s, r, w.end, ret));

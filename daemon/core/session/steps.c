@@ -139,7 +139,7 @@ bool waits_flush(struct core *c, struct actions *out)
         if (lowest != e->wanted) {
             struct action *a = action_add(out, ACT_STEP_WANTED);
 
-            a->wanted.engine = (struct engine_id){.slot = i, .gen = e->gen};
+            a->wanted.engine = engine_id(c, e);
             a->wanted.step = e->wanted = lowest;
         }
         touch(c);
