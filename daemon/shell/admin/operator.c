@@ -12,6 +12,7 @@
 #include "shell/admin/admin.h"
 #include "shell/admin/operator.h"
 #include "shell/log/log.h"
+#include "shell/wire/wire_out.h"
 
 #define PIECE_BYTES    32768 /* JSON bytes in one frame */
 #define PIECE_OVERHEAD 64    /* other bytes of the message, at most */
@@ -30,7 +31,6 @@ static void send_text(struct daemon *d, struct client_conn *c, uint16_t type, ui
 
     do {
         Tern__Wire__AdminReply m = TERN__WIRE__ADMIN_REPLY__INIT;
-        struct frame_header h = {.version = FRAME_VERSION, .type = type, .request_id = request_id};
         size_t len = n - at < piece ? n - at : piece, frame;
         char kept = d->text[at + len];
 
@@ -38,8 +38,8 @@ static void send_text(struct daemon *d, struct client_conn *c, uint16_t type, ui
         m.json = d->text + at;
         m.has_more = true;
         m.more = at + len < n;
-        check(wire_encode(&h, &m.base, body_max, d->frame, FRAME_HEADER_BYTES + (size_t)body_max,
-                          &frame) == TERN_OK);
+        frame = wire_out_message(type, request_id, &m.base, body_max, d->frame);
+        check(frame > 0);
         d->text[at + len] = kept;
         at += len;
         if (!conn_send(c, frame, NULL, 0))
@@ -351,16 +351,15 @@ static void admin_request(struct daemon *d, struct asked *a)
 void operator_request(struct daemon *d, struct client_conn *c, const struct frame_header *h,
                       const uint8_t *body)
 {
-    const ProtobufCMessage *msg;
-    enum tern_err err = wire_in_message(&d->in, h, body, &msg);
+    const void *m = conn_decode(c, h, body);
     struct asked a = {.c = c, .h = h, .why = ""};
+    enum tern_err err;
 
+    if (!m)
+        return;
     text_init(&a.out, d->text, ADMIN_TEXT_BYTES);
-    if (err != TERN_OK) {
-        conn_send_status(c, h, err, "");
-        stream_finish(&c->stream, "malformed body");
-    } else if (h->type == FRAME_ADMIN) {
-        a.m = (const Tern__Wire__Admin *)(const void *)msg;
+    if (h->type == FRAME_ADMIN) {
+        a.m = m;
         admin_request(d, &a);
     } else {
         err = describe(d, "status", NULL, 0, c->tenant, &a.out, &a.why);

@@ -161,27 +161,33 @@ bool conn_send_status(struct client_conn *c, const struct frame_header *request,
     return conn_send(c, n, NULL, 0);
 }
 
+const void *conn_decode(struct client_conn *c, const struct frame_header *h, const uint8_t *body)
+{
+    const void *m = wire_in_message(&c->d->in, h, body);
+
+    if (!m) {
+        conn_send_status(c, h, TERN_MALFORMED, "the request cannot be read");
+        stream_finish(&c->stream, "malformed body");
+    }
+    return m;
+}
+
 /* Writes the frame into d->frame and returns its bytes. */
 static size_t hello_frame(struct daemon *d, uint32_t tenant, uint64_t request_id, enum tern_err err,
                           const char *text, uint32_t version)
 {
     Tern__Wire__HelloReply m = TERN__WIRE__HELLO_REPLY__INIT;
-    Tern__Wire__Status status = TERN__WIRE__STATUS__INIT;
-    struct frame_header rh = {
-        .version = FRAME_VERSION, .type = FRAME_HELLO_REPLY, .request_id = request_id};
+    Tern__Wire__Status status;
     size_t n;
 
-    status.has_err = true;
-    status.err = err;
-    status.text = *text ? (char *)(uintptr_t)text : NULL;
-    m.status = err == TERN_OK ? NULL : &status;
+    m.status = wire_out_status_in(&status, err, text);
     m.has_incarnation = m.has_version = m.has_frame_body_max = true;
     m.incarnation = d->incarnation;
     m.version = version;
     m.frame_body_max = d->config->frame_body_max;
     m.tenant = tenant == NONE ? NULL : (char *)(uintptr_t)d->config->tenants[tenant].name;
-    check(wire_encode(&rh, &m.base, HELLO_BODY_MAX, d->frame, FRAME_HEADER_BYTES + HELLO_BODY_MAX,
-                      &n) == TERN_OK);
+    n = wire_out_message(FRAME_HELLO_REPLY, request_id, &m.base, HELLO_BODY_MAX, d->frame);
+    check(n > 0);
     return n;
 }
 
@@ -194,7 +200,6 @@ static void hello_reply(struct client_conn *c, const struct frame_header *h, enu
 static void greet(struct client_conn *c, const struct frame_header *h, const uint8_t *body)
 {
     struct daemon *d = c->d;
-    const ProtobufCMessage *msg;
     const Tern__Wire__Hello *hello;
     uint32_t version = 0;
     enum tern_err err;
@@ -203,13 +208,12 @@ static void greet(struct client_conn *c, const struct frame_header *h, const uin
         stream_close(&c->stream, "a request before Hello");
         return;
     }
-    err = wire_in_message(&d->in, h, body, &msg);
-    if (err != TERN_OK) {
-        hello_reply(c, h, err, "Hello cannot be read", 0);
+    hello = wire_in_message(&d->in, h, body);
+    if (!hello) {
+        hello_reply(c, h, TERN_MALFORMED, "Hello cannot be read", 0);
         stream_finish(&c->stream, "malformed Hello");
         return;
     }
-    hello = (const Tern__Wire__Hello *)(const void *)msg;
     err = c->state == CLIENT_CONN_REFUSED
               ? c->refusal
               : wire_negotiate(hello->version_min, hello->version_max, &version);

@@ -130,5 +130,8 @@ enum door_verdict frame_at_door(void *ctx, const uint8_t *bytes, uint32_t n);
 bool conn_send(struct client_conn *c, size_t n, const int *fds, uint32_t nfds);
 bool conn_send_status(struct client_conn *c, const struct frame_header *request, enum tern_err err,
                       const char *text);
+/* Decodes a request that the shell itself answers (wire_in_message). A malformed one is answered
+ * and ends the connection; then this returns NULL. */
+const void *conn_decode(struct client_conn *c, const struct frame_header *h, const uint8_t *body);
 
 #endif

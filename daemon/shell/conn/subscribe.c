@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "shell/daemon.h"
 #include "shell/log/log.h"
+#include "shell/wire/wire_out.h"
 
 static_assert(FRAME_HEADER_BYTES + SUBSCRIBE_OVERHEAD + SUBSCRIBE_EVENTS_MAX * WIRE_EVENT_BYTES <=
                   SEND_BUFFER_BYTES,
@@ -175,15 +176,8 @@ void subscribe_forget(struct client_conn *c)
 /* Writes the frame into d->frame and returns its bytes; 0 if it is too large. */
 static size_t encode(struct daemon *d, uint64_t request_id, const Tern__Wire__SubscribeReply *m)
 {
-    struct frame_header h = {
-        .version = FRAME_VERSION, .type = FRAME_SUBSCRIBE_REPLY, .request_id = request_id};
-    uint32_t body_max = d->config->frame_body_max;
-    size_t n;
-
-    return wire_encode(&h, &m->base, body_max, d->frame, FRAME_HEADER_BYTES + (size_t)body_max,
-                       &n) == TERN_OK
-               ? n
-               : 0;
+    return wire_out_message(FRAME_SUBSCRIBE_REPLY, request_id, &m->base, d->config->frame_body_max,
+                            d->frame);
 }
 
 /* Bytes of a frame's body for events and chunks. */
@@ -366,17 +360,12 @@ static void cancel(struct daemon *d, struct client_conn *c, const struct frame_h
 void subscribe_request(struct daemon *d, struct client_conn *c, const struct frame_header *h,
                        const uint8_t *body)
 {
-    const ProtobufCMessage *msg;
-    const Tern__Wire__Subscribe *m;
-    enum tern_err err = wire_in_message(&d->in, h, body, &msg);
+    const Tern__Wire__Subscribe *m = conn_decode(c, h, body);
     const char *text = "";
+    enum tern_err err;
 
-    if (err != TERN_OK) {
-        conn_send_status(c, h, err, "Subscribe cannot be read");
-        stream_finish(&c->stream, "malformed body");
+    if (!m)
         return;
-    }
-    m = (const Tern__Wire__Subscribe *)(const void *)msg;
     if (m->cancel) {
         cancel(d, c, h, m->cancel);
         return;

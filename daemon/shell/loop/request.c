@@ -9,16 +9,6 @@
 #include "shell/daemon.h"
 #include "shell/loop/loop.h"
 
-static void ping(struct client_conn *c, const struct frame_header *h, const uint8_t *body)
-{
-    const ProtobufCMessage *msg;
-    enum tern_err err = wire_in_message(&c->d->in, h, body, &msg);
-
-    conn_send_status(c, h, err, err == TERN_OK ? "" : "Ping cannot be read");
-    if (err != TERN_OK)
-        stream_finish(&c->stream, "malformed body");
-}
-
 /* Returns why the connection may not make that request; NULL: it may, or it is unknown. */
 static const char *denied(const struct client_conn *c, const struct message *m)
 {
@@ -139,7 +129,10 @@ static void request_frame(struct client_conn *c, const struct frame_header *h, c
         return;
     }
     switch (h->type) {
-    case FRAME_PING: ping(c, h, body); break;
+    case FRAME_PING:
+        if (conn_decode(c, h, body))
+            conn_send_status(c, h, TERN_OK, "");
+        break;
     case FRAME_STATS:
     case FRAME_ADMIN: operator_request(c->d, c, h, body); break;
     case FRAME_SUBSCRIBE: subscribe_request(c->d, c, h, body); break;

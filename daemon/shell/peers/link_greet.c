@@ -10,6 +10,7 @@
 #include "shell/daemon.h"
 #include "shell/log/log.h"
 #include "shell/peers/link_internal.h"
+#include "shell/wire/wire_out.h"
 
 #define OUR_NAME "another daemon uses this daemon's node name: give each its own `node`"
 #define NOT_ITS_OWN                                                                                \
@@ -36,12 +37,9 @@ static void answer_hello(struct peer_link *l, uint64_t request_id, enum tern_err
 {
     struct daemon *d = l->d;
     Tern__Wire__PeerHelloReply m = TERN__WIRE__PEER_HELLO_REPLY__INIT;
-    Tern__Wire__Status status = TERN__WIRE__STATUS__INIT;
+    Tern__Wire__Status status;
 
-    status.has_err = true;
-    status.err = err;
-    status.text = *text ? (char *)(uintptr_t)text : NULL;
-    m.status = err == TERN_OK ? NULL : &status;
+    m.status = wire_out_status_in(&status, err, text);
     if (err == TERN_OK) {
         m.has_version = m.has_incarnation = m.has_data_port = m.has_data_token = m.has_rdma = true;
         m.data_token = l->data_token;
@@ -178,17 +176,16 @@ static const char *is_not(const struct peer_link *l, uint32_t peer, const char *
 
 static void greeted(struct peer_link *l, const struct frame_header *h, const uint8_t *body)
 {
-    const Tern__Wire__PeerHello *m;
-    const ProtobufCMessage *msg;
+    const Tern__Wire__PeerHello *m =
+        h->type == FRAME_PEER_HELLO ? wire_in_message(&l->d->in, h, body) : NULL;
     const char *text = "", *not_it;
     uint32_t version = 0, peer = NONE;
     enum tern_err err;
 
-    if (h->type != FRAME_PEER_HELLO || wire_in_message(&l->d->in, h, body, &msg) != TERN_OK) {
+    if (!m) {
         link_protocol_error(l, "a peer says hello first");
         return;
     }
-    m = (const Tern__Wire__PeerHello *)(const void *)msg;
     err = wire_negotiate(m->version_min, m->version_max, &version);
     if (err != TERN_OK) {
         text = "no protocol version in common: update the older daemon";
@@ -221,15 +218,14 @@ static void greeted(struct peer_link *l, const struct frame_header *h, const uin
 
 static void hello_answered(struct peer_link *l, const struct frame_header *h, const uint8_t *body)
 {
-    const Tern__Wire__PeerHelloReply *m;
-    const ProtobufCMessage *msg;
+    const Tern__Wire__PeerHelloReply *m =
+        h->type == FRAME_PEER_HELLO_REPLY ? wire_in_message(&l->d->in, h, body) : NULL;
     const char *not_it;
 
-    if (h->type != FRAME_PEER_HELLO_REPLY || wire_in_message(&l->d->in, h, body, &msg) != TERN_OK) {
+    if (!m) {
         link_protocol_error(l, "the peer does not answer hello");
         return;
     }
-    m = (const Tern__Wire__PeerHelloReply *)(const void *)msg;
     if (m->status && m->status->err != TERN_OK) {
         log_event(LEVEL_WARN, "peer_refused", "peer=%s err=%s text=%s", link_peer_name(l),
                   err_name((enum tern_err)m->status->err), m->status->text ? m->status->text : "");

@@ -10,6 +10,7 @@
 #include "shell/daemon.h"
 #include "shell/log/log.h"
 #include "shell/peers/link_internal.h"
+#include "shell/wire/wire_out.h"
 
 static_assert(WIRE_CHUNK_BYTES == sizeof(struct xfer_mr), "chunks travel as they are");
 static_assert(WIRE_CHUNKS_MAX == XFER_MRS_MAX, "as many as fit");
@@ -22,7 +23,6 @@ static void send_message(struct peer_link *l, const struct xfer_path_msg *msg, c
 {
     struct daemon *d = l->d;
     Tern__Wire__PeerPath m = TERN__WIRE__PEER_PATH__INIT;
-    struct frame_header h = {.version = FRAME_VERSION, .type = FRAME_PEER_PATH};
     size_t n;
 
     m.has_kind = m.has_epoch = m.has_rail = m.has_sequence = true;
@@ -48,8 +48,8 @@ static void send_message(struct peer_link *l, const struct xfer_path_msg *msg, c
         m.has_windows = msg->nmws > 0;
         m.windows = wire_bytes(msg->mw_rkey, msg->nmws * sizeof *msg->mw_rkey);
     }
-    check(wire_encode(&h, &m.base, FRAME_BODY_MAX, d->frame, FRAME_HEADER_BYTES + FRAME_BODY_MAX,
-                      &n) == TERN_OK);
+    n = wire_out_message(FRAME_PEER_PATH, 0, &m.base, FRAME_BODY_MAX, d->frame);
+    check(n > 0);
     if (l->state == PEER_LINK_OVERFLOWED)
         return;
     if (!stream_fits(&l->stream, n)) {
@@ -145,14 +145,11 @@ enum tern_err link_path_read(struct peer_link *l, const struct frame_header *h, 
                              uint64_t sequence)
 {
     struct daemon *d = l->d;
-    const Tern__Wire__PeerPath *m;
-    const ProtobufCMessage *msg;
+    const Tern__Wire__PeerPath *m = wire_in_message(&d->in, h, body);
     struct xfer_path_msg got;
     uint32_t tenant = NONE;
 
-    TRY(wire_in_message(&d->in, h, body, &msg));
-    m = (const Tern__Wire__PeerPath *)(const void *)msg;
-    if (m->kind < XFER_PATH_OFFER || m->kind >= XFER_PATH_KINDS || m->sequence != sequence)
+    if (!m || m->kind < XFER_PATH_OFFER || m->kind >= XFER_PATH_KINDS || m->sequence != sequence)
         return TERN_MALFORMED;
     if (m->tenant)
         (void)config_tenant_slot(d->config, m->tenant, &tenant);

@@ -12,11 +12,9 @@
 bool link_send_message(struct peer_link *l, uint16_t type, uint64_t request_id,
                        const ProtobufCMessage *m)
 {
-    struct frame_header h = {.version = FRAME_VERSION, .type = type, .request_id = request_id};
-    size_t n;
+    size_t n = wire_out_message(type, request_id, m, HELLO_BODY_MAX, l->d->frame);
 
-    check(wire_encode(&h, m, HELLO_BODY_MAX, l->d->frame, FRAME_HEADER_BYTES + HELLO_BODY_MAX,
-                      &n) == TERN_OK);
+    check(n > 0);
     return stream_put(&l->stream, l->d->frame, n, NULL, 0);
 }
 

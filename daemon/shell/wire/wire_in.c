@@ -45,10 +45,11 @@ void wire_in_finish(struct wire_in *w)
     w->mem = NULL;
 }
 
-enum tern_err wire_in_message(struct wire_in *w, const struct frame_header *h, const uint8_t *body,
-                              const ProtobufCMessage **ret)
+const void *wire_in_message(struct wire_in *w, const struct frame_header *h, const uint8_t *body)
 {
-    return wire_decode(&w->budget, h->type, body, h->length, ret);
+    const ProtobufCMessage *m;
+
+    return wire_decode(&w->budget, h->type, body, h->length, &m) == TERN_OK ? m : NULL;
 }
 
 /* ---- pieces ---- */
@@ -515,15 +516,14 @@ static uint32_t tenant_of(const struct wire_in *w, const char *name, uint64_t al
 enum tern_err wire_in_peer_msg(struct wire_in *w, const struct frame_header *h, const uint8_t *body,
                                uint64_t allowed, struct peer_msg *ret, uint64_t *ret_sequence)
 {
-    const Tern__Wire__PeerMsg *m;
-    const ProtobufCMessage *msg;
+    const Tern__Wire__PeerMsg *m = wire_in_message(w, h, body);
     const void *tokens, *keys;
     uint32_t ntokens;
     const char *text, *unfit;
 
     w->peer_unfit = "the message is malformed";
-    TRY(wire_decode(&w->budget, h->type, body, h->length, &msg));
-    m = (const Tern__Wire__PeerMsg *)(const void *)msg;
+    if (!m)
+        return TERN_MALFORMED;
     w->peer_tenant = m->tenant;
     w->peer_word = m->err;
     *ret = (struct peer_msg){.kind = (enum peer_msg_kind)m->kind,

@@ -48,8 +48,8 @@ enum tern_err wire_in_peer_msg(struct wire_in *w, const struct frame_header *h, 
 /* A namespace's id in the core and between daemons; NULL: a namespace of empty names. */
 struct namespace_id wire_in_namespace(const Tern__Wire__Namespace *ns);
 
-/* Decodes messages that the shell itself answers: Hello, Ping, Stats, Admin, PeerHello. */
-enum tern_err wire_in_message(struct wire_in *w, const struct frame_header *h, const uint8_t *body,
-                              const ProtobufCMessage **ret);
+/* Decodes a message that the shell itself answers, such as Hello, Ping, Stats, Admin or PeerHello:
+ * the struct of its type, borrowed until the next call. NULL: the message is malformed. */
+const void *wire_in_message(struct wire_in *w, const struct frame_header *h, const uint8_t *body);
 
 #endif

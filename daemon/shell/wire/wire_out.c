@@ -284,29 +284,39 @@ const char *wire_out_text(const char *text, const uint64_t number[REPLY_NUMBERS]
     return buf;
 }
 
+size_t wire_out_message(uint16_t type, uint64_t request_id, const ProtobufCMessage *m,
+                        uint32_t body_max, uint8_t *out)
+{
+    const struct frame_header h = {
+        .version = FRAME_VERSION, .type = type, .request_id = request_id};
+    size_t n;
+
+    return wire_encode(&h, m, body_max, out, FRAME_HEADER_BYTES + (size_t)body_max, &n) == TERN_OK
+               ? n
+               : 0;
+}
+
+Tern__Wire__Status *wire_out_status_in(Tern__Wire__Status *status, enum tern_err err,
+                                       const char *text)
+{
+    tern__wire__status__init(status);
+    status->has_err = true;
+    status->err = err;
+    status->text = *text ? (char *)(uintptr_t)text : NULL;
+    return err == TERN_OK ? NULL : status;
+}
+
 size_t wire_out_status(const struct frame_header *request, enum tern_err err, const char *text,
                        uint32_t body_max, uint8_t *out)
 {
-    Tern__Wire__Status status = TERN__WIRE__STATUS__INIT;
+    Tern__Wire__Status status;
     Tern__Wire__Empty m = TERN__WIRE__EMPTY__INIT;
-    struct frame_header h = {
-        .version = FRAME_VERSION,
-        .type = (uint16_t)(request->type + 1),
-        .request_id = request->request_id,
-    };
     char cut[WIRE_TEXT_MAX + 1]; /* a reader would refuse a longer one */
-    size_t n;
 
     snprintf(cut, sizeof(cut), "%s", text);
-    status.has_err = true;
-    status.err = err;
-    status.text = *cut ? cut : NULL;
-    if (err != TERN_OK)
-        m.status = &status;
-    return wire_encode(&h, &m.base, body_max, out, FRAME_HEADER_BYTES + (size_t)body_max, &n) ==
-                   TERN_OK
-               ? n
-               : 0;
+    m.status = wire_out_status_in(&status, err, cut);
+    return wire_out_message((uint16_t)(request->type + 1), request->request_id, &m.base, body_max,
+                            out);
 }
 
 static void fill_peer_runs(const struct peer_msg *msg, Tern__Wire__Run *runs,
@@ -361,8 +371,6 @@ size_t wire_out_peer_msg(const struct peer_msg *msg, const char *tenant,
     Tern__Wire__PeerMsg m = TERN__WIRE__PEER_MSG__INIT;
     Tern__Wire__Run runs[GROUPS_MAX], *list[GROUPS_MAX];
     char text[WIRE_TICKET_MAX];
-    struct frame_header h = {.version = FRAME_VERSION, .type = FRAME_PEER_MSG};
-    size_t n;
 
     check(msg->nruns <= GROUPS_MAX);
     fill_peer_runs(msg, runs, list);
@@ -392,8 +400,5 @@ size_t wire_out_peer_msg(const struct peer_msg *msg, const char *tenant,
     fill_peer_layouts(layouts, &told, &m);
     m.n_runs = msg->nruns;
     m.runs = list;
-    return wire_encode(&h, &m.base, body_max, out, FRAME_HEADER_BYTES + (size_t)body_max, &n) ==
-                   TERN_OK
-               ? n
-               : 0;
+    return wire_out_message(FRAME_PEER_MSG, 0, &m.base, body_max, out);
 }

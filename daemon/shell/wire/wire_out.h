@@ -1,7 +1,7 @@
 /* Encodes answers to frames. The core's answers are written by hand straight into the caller's
  * buffer: a Step has up to a thousand results, and its latency needs one pass without intermediate
  * structs. proto/messages.h lists the fields of each answer; tests/unit/shell/test_shell_wire.c
- * compares every field with the generated decoder. The shell's own answers use wire_encode. */
+ * compares every field with the generated decoder. The shell's own answers use wire_out_message. */
 #ifndef SHELL_WIRE_OUT_H
 #define SHELL_WIRE_OUT_H
 
@@ -28,7 +28,14 @@ struct wire_region {
 size_t wire_out_reply(const struct reply *r, const struct wire_region *region, uint32_t body_max,
                       uint8_t *out);
 
-/* Encodes the failure of any request: Status is field 1 of each answer type. `text` may be "". */
+/* Encodes the frame of a message that the shell itself makes. `out` and the result: likewise. */
+size_t wire_out_message(uint16_t type, uint64_t request_id, const ProtobufCMessage *m,
+                        uint32_t body_max, uint8_t *out);
+
+/* The status of such an answer, in `status`; NULL, no status, if err is OK. `text` may be "". */
+Tern__Wire__Status *wire_out_status_in(Tern__Wire__Status *status, enum tern_err err,
+                                       const char *text);
+/* Encodes the failure of any request: Status is field 1 of each answer type. */
 size_t wire_out_status(const struct frame_header *request, enum tern_err err, const char *text,
                        uint32_t body_max, uint8_t *out);
 
