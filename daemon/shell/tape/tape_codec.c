@@ -142,24 +142,29 @@ static struct table_run run_of(struct codec *c, const struct table_run *written)
     return run;
 }
 
+/* A reader's runs go into `room`; NULL when writing. */
+static void runs(struct codec *c, const struct table_run **v, uint32_t n, struct table_run *room)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        struct table_run run = run_of(c, c->reading ? NULL : &(*v)[i]);
+
+        if (c->reading)
+            room[i] = run;
+    }
+    if (c->reading)
+        *v = room;
+}
+
 /* *taken: used runs of the room. */
 static void op_runs(struct codec *c, struct step_op *v, struct codec_room *room, uint32_t *taken)
 {
-    uint32_t first = *taken;
-
     v->nruns = within(c, v->nruns, 0, WIRE_STEP_RUNS_MAX + 1);
-    if (c->reading && v->nruns > WIRE_RUNS_MAX - first) {
+    if (c->reading && v->nruns > WIRE_RUNS_MAX - *taken) {
         c->bad = true;
         v->nruns = 0;
     }
-    for (uint32_t i = 0; i < v->nruns; i++) {
-        struct table_run read = run_of(c, c->reading ? NULL : &v->runs[i]);
-
-        if (c->reading)
-            room->op_runs[(*taken)++] = read;
-    }
-    if (c->reading)
-        v->runs = room->op_runs + first;
+    runs(c, &v->runs, v->nruns, c->reading ? room->op_runs + *taken : NULL);
+    *taken += c->reading ? v->nruns : 0;
 }
 
 static void operation(struct codec *c, struct step_op *v, struct req_tokens *own)
@@ -271,19 +276,6 @@ static void request(struct codec *c, struct request *v, struct codec_room *room)
     }
 }
 
-static void runs(struct codec *c, struct peer_msg *v, struct codec_room *room)
-{
-    v->nruns = within(c, v->nruns, 0, GROUPS_MAX + 1);
-    for (uint32_t i = 0; i < v->nruns; i++) {
-        struct table_run read = run_of(c, c->reading ? NULL : &v->runs[i]);
-
-        if (c->reading)
-            room->runs[i] = read;
-    }
-    if (c->reading)
-        v->runs = room->runs;
-}
-
 static void peer_msg(struct codec *c, struct peer_msg *v, struct codec_room *room)
 {
     v->kind = (enum peer_msg_kind)within(c, v->kind, PEER_PULL_OPEN, PEER_MSG_COUNT);
@@ -312,7 +304,8 @@ static void peer_msg(struct codec *c, struct peer_msg *v, struct codec_room *roo
     if (v->kind == PEER_PULL_OPEN || v->kind == PEER_PULL_TOKENS ||
         (v->kind == PEER_PULL_OFFER && v->blob_bytes > 0))
         list(c, (struct codec_list){&v->tokens, &v->keys, peer_msg_tokens(v), v->nkeys});
-    runs(c, v, room);
+    v->nruns = within(c, v->nruns, 0, GROUPS_MAX + 1);
+    runs(c, &v->runs, v->nruns, c->reading ? room->runs : NULL);
 }
 
 static void checked(struct codec *c, struct record_checked *v)

@@ -248,29 +248,26 @@ static enum tern_err groups_of(struct wire_in *w, const Tern__Wire__PoolOpen *m,
     return TERN_OK;
 }
 
-/* ---- Step ---- */
-
-/* Decodes an operation's pages. *taken: used entries of w->op_runs, which has room for more. */
-static enum tern_err runs_of(struct wire_in *w, const Tern__Wire__StepOp *o, uint32_t *taken,
-                             struct step_op *ret)
+/* Decodes runs of pages into `ret`, which has room for them. */
+static enum tern_err runs_of(struct wire_in *w, Tern__Wire__Run *const *runs, size_t n,
+                             struct table_run *ret)
 {
-    ret->runs = w->op_runs + *taken;
-    ret->nruns = (uint32_t)o->n_runs;
-    for (size_t i = 0; i < o->n_runs; i++) {
-        struct table_run *run = &w->op_runs[(*taken)++];
+    for (size_t i = 0; i < n; i++) {
         const void *refs;
 
-        *run = (struct table_run){.group = o->runs[i]->group, .first = o->runs[i]->first};
-        TRY(wire_array(&w->budget, &o->runs[i]->refs, WIRE_REF_BYTES, &refs, &run->n));
-        run->refs = refs;
+        ret[i] = (struct table_run){.group = runs[i]->group, .first = runs[i]->first};
+        TRY(wire_array(&w->budget, &runs[i]->refs, WIRE_REF_BYTES, &refs, &ret[i].n));
+        ret[i].refs = refs;
     }
     return TERN_OK;
 }
 
+/* ---- Step ---- */
+
 static enum tern_err ops_of(struct wire_in *w, const Tern__Wire__Step *m, struct req_step *ret,
                             const char **ret_text)
 {
-    uint32_t runs = 0;
+    struct table_run *runs = w->op_runs; /* which has room for those of all operations */
 
     for (size_t i = 0; i < m->n_ops; i++) {
         const Tern__Wire__StepOp *o = m->ops[i];
@@ -285,11 +282,14 @@ static enum tern_err ops_of(struct wire_in *w, const Tern__Wire__Step *m, struct
             .length = o->length,
             .written = o->written,
             .pool = pool_id_unpack(o->pool),
+            .runs = runs,
+            .nruns = (uint32_t)o->n_runs,
         };
         TRY(tokens_of(w, o->tokens, &w->ops[i].tokens));
         if (o->n_runs > WIRE_STEP_RUNS_MAX)
             return refused(ret_text, "an operation has one run of pages for each group at most");
-        TRY(runs_of(w, o, &runs, &w->ops[i]));
+        TRY(runs_of(w, o->runs, o->n_runs, runs));
+        runs += o->n_runs;
     }
     ret->ops = w->ops;
     ret->n = (uint32_t)m->n_ops;
@@ -460,25 +460,6 @@ enum tern_err wire_in_request(struct wire_in *w, uint32_t tenant, const struct f
 
 /* ---- peer messages ---- */
 
-static enum tern_err peer_runs(struct wire_in *w, const Tern__Wire__PeerMsg *m,
-                               struct peer_msg *ret)
-{
-    if (m->n_runs > GROUPS_MAX)
-        return TERN_MALFORMED;
-    for (size_t i = 0; i < m->n_runs; i++) {
-        const void *refs;
-
-        TRY(wire_array(&w->budget, &m->runs[i]->refs, WIRE_REF_BYTES, &refs, &w->runs[i].n));
-        w->runs[i].group = m->runs[i]->group;
-        w->runs[i].first = m->runs[i]->first;
-        w->runs[i].refs = refs;
-        w->runs[i].from = (struct page_ref){0}; /* nothing is copied between hosts */
-    }
-    ret->runs = w->runs;
-    ret->nruns = (uint32_t)m->n_runs;
-    return TERN_OK;
-}
-
 /* Decodes the layouts of a peer's own pool. */
 static enum tern_err peer_layouts(struct wire_in *w, const Tern__Wire__PeerMsg *m,
                                   struct peer_msg *ret)
@@ -549,7 +530,11 @@ enum tern_err wire_in_peer_msg(struct wire_in *w, const struct frame_header *h, 
         ret->tokens = blob.v;
     }
     TRY(peer_layouts(w, m, ret));
-    TRY(peer_runs(w, m, ret));
+    if (m->n_runs > GROUPS_MAX)
+        return TERN_MALFORMED;
+    TRY(runs_of(w, m->runs, m->n_runs, w->runs));
+    ret->runs = w->runs;
+    ret->nruns = (uint32_t)m->n_runs;
     *ret_sequence = m->sequence;
     unfit = peer_msg_unfit(ret, ntokens); /* the core reads so many tokens: they must exist */
     if (unfit)
