@@ -303,7 +303,7 @@ static bool door(const struct admin_ctx *ctx, uint32_t i, const char **ret_name,
     else if (i == 1 && d->links.door)
         door_stats(d->links.door, ret);
     else if (i > 1)
-        door_stats(d->conns.door[i - 2].door, ret);
+        door_stats(d->conns.share[i - 2].door, ret);
     if (i > 1 && i - 2 < tenants)
         *ret_name = ctx->config->tenants[i - 2].name;
     return true;

@@ -81,8 +81,8 @@ static void rung(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
         return;
     }
     bell_state_move(&c->bell.state, BELL_DRAINING);
-    if (c->d->conns.bell_reads[c->tenant].n++ == 0)
-        c->d->conns.bell_reads[c->tenant].since_ns = io_now_ns();
+    if (c->share->reads.n++ == 0)
+        c->share->reads.since_ns = io_now_ns();
     op->done = drained;
     op->aside = true;
     io_recv(c->d->io, op, c->bell.fd, &c->bell.byte, sizeof c->bell.byte, false);
@@ -102,7 +102,7 @@ static bool read_ended(struct bell_reads *r)
 static void drained(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
     struct client_conn *c = conn_of(op);
-    bool rests = read_ended(&c->d->conns.bell_reads[c->tenant]);
+    bool rests = read_ended(&c->share->reads);
 
     (void)flags, (void)buffer;
     if (c->bell.state == BELL_ENDING || (res == 0 && client_left(&c->bell))) {
@@ -241,7 +241,7 @@ void conn_fds_end(struct client_conn *c)
                   strerror(errno));
         return;
     }
-    c->d->conns.unread[c->tenant]++;
+    c->share->unread++;
 }
 
 static void ended_closed(void *ctx)
@@ -249,7 +249,7 @@ static void ended_closed(void *ctx)
     struct client_conn *c = ctx;
 
     c->fds.closing = false;
-    c->d->conns.unread[c->tenant]--;
+    c->share->unread--;
     c->d->conns.quiet(c);
 }
 

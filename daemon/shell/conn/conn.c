@@ -24,11 +24,6 @@ static struct client_conn *conn_of(struct stream *s)
     return container_of(s, struct client_conn, stream);
 }
 
-static uint32_t *held_of(struct daemon *d, uint32_t tenant)
-{
-    return &d->conns.held[tenant == NONE ? d->config->ntenants : tenant];
-}
-
 static void free_if_quiet(struct client_conn *c)
 {
     struct client_conns *cs = &c->d->conns;
@@ -39,8 +34,8 @@ static void free_if_quiet(struct client_conn *c)
     client_conn_state_move(&c->state, CLIENT_CONN_FREE);
     c->next_free = cs->free;
     cs->free = c;
-    *held_of(c->d, c->tenant) -= 1;
-    conn_door(c->d, c->tenant)->again = true;
+    c->share->held--;
+    c->share->again = true;
 }
 
 enum tern_err conns_init(struct daemon *d)
@@ -53,6 +48,10 @@ enum tern_err conns_init(struct daemon *d)
     cs->v = undumped_take(cs->n * sizeof(*cs->v), false);
     if (!cs->v)
         return TERN_INTERNAL;
+    for (uint32_t i = 0; i <= d->config->ntenants; i++) {
+        cs->share[i].d = d;
+        cs->share[i].tenant = i == d->config->ntenants ? NONE : i;
+    }
     for (uint32_t i = cs->n; i-- > 0;) {
         cs->v[i].d = d;
         cs->v[i].slot = i;
@@ -65,9 +64,8 @@ enum tern_err conns_init(struct daemon *d)
 
 void conns_finish(struct daemon *d)
 {
-    listen_stop(&d->conns.admin);
-    for (uint32_t i = 0; i < CONFIG_TENANTS_MAX; i++)
-        listen_stop(&d->conns.tenant[i]);
+    for (uint32_t i = 0; i <= CONFIG_TENANTS_MAX; i++)
+        listen_stop(&d->conns.share[i].listener);
     for (uint32_t i = 0; d->conns.v && i < d->conns.n; i++) {
         struct client_conn *c = &d->conns.v[i];
         int fds[] = {c->stream.fd, c->bell.fd, c->fds.given, c->fds.ended};
@@ -93,15 +91,6 @@ static bool known_to_core(const struct client_conn *c)
     return c->state == CLIENT_CONN_GREETING || c->state == CLIENT_CONN_OPEN;
 }
 
-static void count_open(struct client_conn *c, int32_t by)
-{
-    struct client_conns *cs = &c->d->conns;
-    uint32_t *n = conn_is_admin(c) ? &cs->admin_open : &cs->tenant_open[c->tenant];
-
-    cs->open += (uint32_t)by;
-    *n += (uint32_t)by;
-}
-
 static void on_closed(struct stream *s, const char *why)
 {
     struct client_conn *c = conn_of(s);
@@ -113,7 +102,8 @@ static void on_closed(struct stream *s, const char *why)
     log_event(s->peer_closed ? LEVEL_DEBUG : LEVEL_INFO, "conn_closed", "conn=%u pid=%d reason=%s",
               c->slot, pid_of(c), why);
     client_conn_state_move(&c->state, CLIENT_CONN_CLOSED);
-    count_open(c, -1);
+    d->conns.open--;
+    c->share->open--;
     bell_end(c);
     conn_fds_end(c);
     d->conns.ops->closed(c);
@@ -263,8 +253,7 @@ static void on_brought(struct stream *s)
     struct client_conn *c = conn_of(s);
 
     c->d->conns.brought++;
-    log_descriptors_sent(conn_is_admin(c) ? "admin" : c->d->config->tenants[c->tenant].name, 1,
-                         pid_of(c));
+    log_descriptors_sent(conn_share_name(c->share), 1, pid_of(c));
 }
 
 static size_t on_fds_refused(struct stream *s, const struct frame_header *h,
@@ -329,32 +318,30 @@ static enum tern_err admit(struct daemon *d, uint32_t tenant, int fd, uint32_t *
                      ret_why);
 }
 
-static enum tern_err has_room(const struct daemon *d, uint32_t tenant, char why[CONN_WHY_BYTES])
+static uint32_t conns_max(const struct conn_share *s)
 {
-    const struct config *config = d->config;
-    const struct client_conns *cs = &d->conns;
+    return s->tenant == NONE ? CONFIG_ADMIN_CONNS : s->d->config->tenants[s->tenant].conns_max;
+}
 
-    if (tenant == NONE && cs->admin_open >= CONFIG_ADMIN_CONNS) {
-        snprintf(why, CONN_WHY_BYTES, "%u operators are connected, the maximum: end one",
-                 cs->admin_open);
+static enum tern_err has_room(const struct conn_share *s, char why[CONN_WHY_BYTES])
+{
+    if (s->open + s->unread < conns_max(s))
+        return TERN_OK;
+    if (s->tenant == NONE) {
+        snprintf(why, CONN_WHY_BYTES, "%u operators are connected, the maximum: end one", s->open);
         return TERN_BUSY;
     }
-    if (tenant != NONE && cs->tenant_open[tenant] >= config->tenants[tenant].conns_max) {
+    if (s->open >= conns_max(s))
         snprintf(
             why, CONN_WHY_BYTES,
             "tenant %s has %u connections, and may have no more: close one, or raise its conns_max",
-            config->tenants[tenant].name, cs->tenant_open[tenant]);
-        return TERN_QUOTA;
-    }
-    if (tenant != NONE && cs->unread[tenant] > 0 &&
-        cs->tenant_open[tenant] + cs->unread[tenant] >= config->tenants[tenant].conns_max) {
+            conn_share_name(s), s->open);
+    else
         snprintf(why, CONN_WHY_BYTES,
                  "tenant %s has %u connections, and %u ended ones with an unread answer that "
                  "carries descriptors: read those answers, or close the sockets",
-                 config->tenants[tenant].name, cs->tenant_open[tenant], cs->unread[tenant]);
-        return TERN_QUOTA;
-    }
-    return TERN_OK;
+                 conn_share_name(s), s->open, s->unread);
+    return TERN_QUOTA;
 }
 
 /* Refuses a connection, which the door closes, without a slot and without waiting for the other
@@ -372,24 +359,29 @@ static void refuse_early(struct daemon *d, uint32_t tenant, int fd, enum tern_er
 }
 
 /* Takes a client from the door, since its Hello is whole. */
-static enum door_verdict enter(struct daemon *d, uint32_t tenant, int fd)
+static enum door_verdict enter(void *share, int fd)
 {
+    struct conn_share *s = share;
+    struct daemon *d = s->d;
     struct client_conns *cs = &d->conns;
     struct event ev = {.kind = EV_CONN_OPENED};
     struct client_conn *c = cs->free;
+    const uint32_t tenant = s->tenant;
     char why[CONN_WHY_BYTES];
-    enum tern_err err = has_room(d, tenant, why);
+    enum tern_err err = has_room(s, why);
 
     if (err != TERN_OK) {
         refuse_early(d, tenant, fd, err, why);
         return DOOR_REFUSE;
     }
-    if (*held_of(d, tenant) >=
-        (tenant == NONE ? CONFIG_ADMIN_CONNS : d->config->tenants[tenant].conns_max))
+    if (s->held >= conns_max(s))
         return DOOR_WAIT;
     check(c);
-    *held_of(d, tenant) += 1;
+    cs->open++;
+    s->open++;
+    s->held++;
     cs->free = c->next_free;
+    c->share = s;
     c->tenant = tenant;
     c->engine = NONE;
     c->last_request = 0;
@@ -402,7 +394,6 @@ static enum door_verdict enter(struct daemon *d, uint32_t tenant, int fd)
     c->refusal = admit(d, tenant, fd, &c->proc, &c->refusal_text);
     client_conn_state_move(&c->state,
                            c->refusal == TERN_OK ? CLIENT_CONN_GREETING : CLIENT_CONN_REFUSED);
-    count_open(c, 1);
     if (c->refusal != TERN_OK) {
         cs->refused++;
         log_event(LEVEL_WARN, "conn_refused", "conn=%u err=%s reason=%s", c->slot,
@@ -423,114 +414,115 @@ static enum door_verdict enter(struct daemon *d, uint32_t tenant, int fd)
 
 static void accepted(struct listener *l, int fd)
 {
-    struct daemon *d = l->ctx;
+    struct conn_share *s = l->ctx;
+    struct daemon *d = s->d;
     char why[CONN_WHY_BYTES];
-    enum tern_err err = has_room(d, l->tag, why);
-    struct door *door = conn_door(d, l->tag)->door;
+    enum tern_err err = has_room(s, why);
 
     if (d->state == DAEMON_STOPPED) { /* the door may be destroyed */
         closer_close(d->closer, 0, fd, NULL, NULL);
     } else if (err != TERN_OK) {
-        refuse_early(d, l->tag, fd, err, why);
-        door_turn_away(door, fd);
+        refuse_early(d, s->tenant, fd, err, why);
+        door_turn_away(s->door, fd);
     } else {
-        door_arrived(door, fd, io_now_ns());
+        door_arrived(s->door, fd, io_now_ns());
     }
 }
 
 static bool has_place(const struct listener *l)
 {
-    struct daemon *d = l->ctx;
+    const struct conn_share *s = l->ctx;
 
-    return d->state != DAEMON_STOPPED && door_has_place(conn_door(d, l->tag)->door);
+    return s->d->state != DAEMON_STOPPED && door_has_place(s->door);
 }
 
-static void open_listener(struct daemon *d, uint32_t tenant, struct listener *l)
+static void open_listener(struct conn_share *s)
 {
-    l->has_place = has_place;
-    listen_start(l, d->io, accepted, d, tenant);
+    s->listener.has_place = has_place;
+    listen_start(&s->listener, s->d->io, accepted, s);
 }
 
-/* Takes the service manager's sockets. Reports a wrong name before that socket blocks ours. */
-static enum tern_err take_all(struct daemon *d, char *why, size_t cap)
+/* The path and the mode of its socket; NULL: it is a free slot of tenants, which has none. */
+static const char *socket_of(const struct conn_share *s, uint32_t *ret_mode)
 {
-    const struct config *config = d->config;
-    struct listen_fds fds;
-    char name[LISTEN_NAME_BYTES];
+    const struct config *config = s->d->config;
 
-    TRY(listen_fds_read(&fds, why, cap));
-    TRY(listen_fds_take(&fds, LISTEN_ADMIN, config->admin_socket, &d->conns.admin, why, cap));
-    for (uint32_t i = 0; i < config->ntenants; i++) {
-        const struct config_tenant *t = &config->tenants[i];
-
-        if (config_tenant_free(config, i))
-            continue;
-        snprintf(name, sizeof(name), LISTEN_TENANT "%s", t->name);
-        TRY(listen_fds_take(&fds, name, t->socket, &d->conns.tenant[i], why, cap));
-    }
-    return listen_fds_all_taken(&fds, why, cap);
+    *ret_mode = s->tenant == NONE ? config->admin_mode : config->tenants[s->tenant].mode;
+    if (s->tenant == NONE)
+        return config->admin_socket;
+    return config_tenant_free(config, s->tenant) ? NULL : config->tenants[s->tenant].socket;
 }
 
-/* Makes our own sockets for the rest. */
+/* Takes the service manager's sockets and makes ours for the rest. Reports a wrong name before that
+ * socket blocks ours. */
 static enum tern_err listen_all(struct daemon *d, char *why, size_t cap)
 {
-    const struct config *config = d->config;
-    struct client_conns *cs = &d->conns;
+    struct listen_fds fds;
+    char name[LISTEN_NAME_BYTES];
+    const char *path;
+    uint32_t mode;
 
-    TRY(take_all(d, why, cap));
-    if (cs->admin.fd < 0)
-        TRY(listen_unix(&cs->admin, config->admin_socket, config->admin_mode, why, cap));
-    for (uint32_t i = 0; i < config->ntenants; i++) {
-        const struct config_tenant *t = &config->tenants[i];
+    TRY(listen_fds_read(&fds, why, cap));
+    for (uint32_t i = 0; i <= d->config->ntenants; i++) {
+        struct conn_share *s = &d->conns.share[i];
 
-        if (cs->tenant[i].fd < 0 && !config_tenant_free(config, i))
-            TRY(listen_unix(&cs->tenant[i], t->socket, t->mode, why, cap));
+        snprintf(name, sizeof(name), "%s%s", s->tenant == NONE ? "" : LISTEN_TENANT,
+                 conn_share_name(s));
+        path = socket_of(s, &mode);
+        if (path)
+            TRY(listen_fds_take(&fds, name, path, &s->listener, why, cap));
+    }
+    TRY(listen_fds_all_taken(&fds, why, cap));
+    for (uint32_t i = 0; i <= d->config->ntenants; i++) {
+        struct conn_share *s = &d->conns.share[i];
+
+        path = socket_of(s, &mode);
+        if (path && s->listener.fd < 0)
+            TRY(listen_unix(&s->listener, path, mode, why, cap));
     }
     return TERN_OK;
 }
 
 enum tern_err conns_listen(struct daemon *d, char *why, size_t cap)
 {
-    const struct config *config = d->config;
-    struct client_conns *cs = &d->conns;
+    struct conn_share *share = d->conns.share;
 
     if (conn_doors_create(d, enter) != TERN_OK) {
         snprintf(why, cap, "no memory or no descriptor to accept connections");
         return TERN_INTERNAL;
     }
     TRY(listen_all(d, why, cap));
-    open_listener(d, NONE, &cs->admin);
-    for (uint32_t i = 0; i < config->ntenants; i++)
-        if (!config_tenant_free(config, i))
-            open_listener(d, i, &cs->tenant[i]);
-    log_event(cs->admin.refuses ? LEVEL_INFO : LEVEL_WARN, "client_descriptors", "mode=%s",
-              conns_descriptors(d));
+    for (uint32_t i = 0; i <= d->config->ntenants; i++)
+        if (share[i].listener.fd >= 0)
+            open_listener(&share[i]);
+    log_event(share[d->config->ntenants].listener.refuses ? LEVEL_INFO : LEVEL_WARN,
+              "client_descriptors", "mode=%s", conns_descriptors(d));
     return TERN_OK;
 }
 
 enum tern_err conns_join(struct daemon *d, uint32_t tenant, const struct config_tenant *with,
                          char *why, size_t cap)
 {
-    struct listener *l = &d->conns.tenant[tenant];
+    struct conn_share *s = &d->conns.share[tenant];
 
-    TRY(listen_unix(l, with->socket, with->mode, why, cap));
-    open_listener(d, tenant, l);
+    TRY(listen_unix(&s->listener, with->socket, with->mode, why, cap));
+    open_listener(s);
     return TERN_OK;
 }
 
 const char *conns_descriptors(const struct daemon *d)
 {
-    return d->conns.admin.refuses ? "refused by the kernel"
-                                  : "searched for, because the kernel is older than Linux 6.16";
+    return d->conns.share[d->config->ntenants].listener.refuses
+               ? "refused by the kernel"
+               : "searched for, because the kernel is older than Linux 6.16";
 }
 
 void conns_tick(struct daemon *d, uint64_t now_ns)
 {
-    listen_tick(&d->conns.admin, now_ns);
-    for (uint32_t i = 0; i < d->config->ntenants; i++) {
-        listen_tick(&d->conns.tenant[i], now_ns);
-        d->conns.bell_reads[i].passed_ns = 0;
-        d->conns.bell_reads[i].since_ns = now_ns;
+    for (uint32_t i = 0; i <= d->config->ntenants; i++) {
+        listen_tick(&d->conns.share[i].listener, now_ns);
+        d->conns.share[i].reads.passed_ns = 0;
+        d->conns.share[i].reads.since_ns = now_ns;
     }
     for (uint32_t i = 0; i < d->conns.n; i++) {
         bell_tick(&d->conns.v[i]);

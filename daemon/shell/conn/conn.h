@@ -38,11 +38,12 @@ struct client_conn {
     struct stream stream;
     struct daemon *d;
     enum client_conn_state state;
-    uint32_t slot, tenant; /* tenant NONE: an operator */
-    uint32_t proc;         /* NONE: an operator */
-    int32_t pid;           /* an operator's process, from its socket; 0: not visible */
-    uint32_t uid;          /* an operator's user */
-    uint32_t engine;       /* slot of the engine that it joined; NONE */
+    struct conn_share *share; /* of its tenant, or of the operators */
+    uint32_t slot, tenant;    /* tenant NONE: an operator */
+    uint32_t proc;            /* NONE: an operator */
+    int32_t pid;              /* an operator's process, from its socket; 0: not visible */
+    uint32_t uid;             /* an operator's user */
+    uint32_t engine;          /* slot of the engine that it joined; NONE */
     struct client_bell bell;
     struct conn_fds fds;
     uint64_t last_request;
@@ -61,13 +62,17 @@ struct client_conn_ops {
     void (*closed)(struct client_conn *c);
 };
 
-/* The door of a socket: clients wait there until their Hello has arrived whole. */
-struct client_door {
+/* What a tenant, or the operators, have of the connections. No tenant uses slots of another. */
+struct conn_share {
     struct daemon *d;
-    uint32_t tenant; /* NONE: the operators */
-    enum door_verdict (*enter)(struct daemon *d, uint32_t tenant, int fd);
-    struct door *door;       /* owned */
-    struct door_stats shown; /* counts that the log has reported */
+    uint32_t tenant;         /* NONE: the operators */
+    uint32_t open;           /* connections */
+    uint32_t held;           /* slots in use: open, or ended and not free yet */
+    uint32_t unread;         /* ended connections with an unread answer: see bell.h */
+    struct bell_reads reads; /* of their bells */
+    struct listener listener;
+    struct door *door;       /* owned; clients wait there until their Hello has arrived whole */
+    struct door_stats shown; /* counts of the door that the log has reported */
     bool again;              /* a slot became free: clients that wait for one are to try again */
 };
 
@@ -78,17 +83,10 @@ struct client_conns {
     void (*quiet)(struct client_conn *c); /* frees an ended one's slot if nothing uses it */
     struct client_conn *free;
     struct client_conn *giving; /* list: their answers with a bell's client end are unsent */
-    uint32_t tenant_open[CONFIG_TENANTS_MAX], admin_open;
-    struct bell_reads bell_reads[CONFIG_TENANTS_MAX];
-    uint32_t unread[CONFIG_TENANTS_MAX]; /* ended connections with an unread answer: see bell.h */
-    /* Slots in use: open, or ended and not free yet. A tenant uses no slots of another; the last
-     * entry is the operators'. */
-    uint32_t held[CONFIG_TENANTS_MAX + 1];
-    struct client_door door[CONFIG_TENANTS_MAX + 1]; /* the operators' door follows the tenants' */
+    struct conn_share share[CONFIG_TENANTS_MAX + 1]; /* the operators' follows the tenants' */
     uint64_t brought;  /* connections ended because their client sent descriptors */
     uint64_t refused;  /* connections refused since the start: above a limit, or with a `refusal` */
     uint32_t internal; /* the core's connection for requests of the daemon itself: slot n */
-    struct listener tenant[CONFIG_TENANTS_MAX], admin;
 };
 
 enum tern_err conns_init(struct daemon *d);
@@ -111,14 +109,14 @@ static inline bool conn_is_admin(const struct client_conn *c)
     return c->tenant == NONE;
 }
 
-/* conn_door.c. `enter` as in door.h. DOOR_WAIT: ended connections still use the last slots. */
-enum tern_err conn_doors_create(struct daemon *d,
-                                enum door_verdict (*enter)(struct daemon *d, uint32_t tenant,
-                                                           int fd));
+/* conn_door.c. `enter` as in door.h, with a conn_share. DOOR_WAIT: ended connections still use the
+ * last slots. */
+enum tern_err conn_doors_create(struct daemon *d, enum door_verdict (*enter)(void *share, int fd));
 void conn_doors_destroy(struct daemon *d); /* runs the ring: call it before conns_finish */
 void conn_doors_tick(struct daemon *d, uint64_t now_ns);
 void conn_doors_again(struct daemon *d); /* call it outside a step of the core */
-struct client_door *conn_door(struct daemon *d, uint32_t tenant);
+/* The name of the tenant, or "admin". */
+const char *conn_share_name(const struct conn_share *s);
 /* Logs the door's changes since `shown`. */
 void door_log_change(const struct door_stats *now, const char *name, struct door_stats *shown);
 /* Logs that processes of that tenant (or "admin") sent descriptors and were disconnected. */

@@ -19,33 +19,24 @@ enum door_verdict frame_at_door(void *ctx, const uint8_t *bytes, uint32_t n)
     return n - FRAME_HEADER_BYTES >= h.length ? DOOR_ENTER : DOOR_WAIT;
 }
 
-static enum door_verdict enter(void *ctx, int fd)
-{
-    const struct client_door *door = ctx;
-
-    return door->enter(door->d, door->tenant, fd);
-}
-
 static void left(void *ctx)
 {
-    const struct client_door *door = ctx;
-    struct client_conns *cs = &door->d->conns;
+    struct conn_share *s = ctx;
 
-    listen_again(door->tenant == NONE ? &cs->admin : &cs->tenant[door->tenant]);
+    listen_again(&s->listener);
 }
 
-struct client_door *conn_door(struct daemon *d, uint32_t tenant)
+const char *conn_share_name(const struct conn_share *s)
 {
-    return &d->conns.door[tenant == NONE ? d->config->ntenants : tenant];
+    return s->tenant == NONE ? LISTEN_ADMIN : s->d->config->tenants[s->tenant].name;
 }
 
-enum tern_err conn_doors_create(struct daemon *d,
-                                enum door_verdict (*enter_at)(struct daemon *d, uint32_t tenant,
-                                                              int fd))
+enum tern_err conn_doors_create(struct daemon *d, enum door_verdict (*enter)(void *share, int fd))
 {
     const struct config *c = d->config;
+
     for (uint32_t i = 0; i <= c->ntenants; i++) {
-        struct client_door *door = &d->conns.door[i];
+        struct conn_share *s = &d->conns.share[i];
         const struct door_config config = {.io = d->io,
                                            .places = CONFIG_STRANGERS,
                                            .wait_ns = plan_hello_ns(c),
@@ -53,14 +44,11 @@ enum tern_err conn_doors_create(struct daemon *d,
                                            .look = frame_at_door,
                                            .enter = enter,
                                            .left = left,
-                                           .ctx = door,
+                                           .ctx = s,
                                            .closer = d->closer,
                                            .lane = i};
 
-        door->d = d;
-        door->enter = enter_at;
-        door->tenant = i == c->ntenants ? NONE : i;
-        TRY(door_create(&config, &door->door));
+        TRY(door_create(&config, &s->door));
     }
     return TERN_OK;
 }
@@ -68,8 +56,8 @@ enum tern_err conn_doors_create(struct daemon *d,
 void conn_doors_destroy(struct daemon *d)
 {
     for (uint32_t i = 0; i <= CONFIG_TENANTS_MAX; i++) {
-        door_destroy(d->conns.door[i].door);
-        d->conns.door[i].door = NULL;
+        door_destroy(d->conns.share[i].door);
+        d->conns.share[i].door = NULL;
     }
 }
 
@@ -103,23 +91,22 @@ void door_log_change(const struct door_stats *now, const char *name, struct door
 void conn_doors_tick(struct daemon *d, uint64_t now_ns)
 {
     for (uint32_t i = 0; i <= d->config->ntenants; i++) {
-        struct client_door *door = &d->conns.door[i];
+        struct conn_share *s = &d->conns.share[i];
         struct door_stats now;
 
-        door_tick(door->door, now_ns);
-        door_stats(door->door, &now);
-        d->conns.brought += now.brought - door->shown.brought;
-        door_log_change(&now, door->tenant == NONE ? "admin" : d->config->tenants[i].name,
-                        &door->shown);
+        door_tick(s->door, now_ns);
+        door_stats(s->door, &now);
+        d->conns.brought += now.brought - s->shown.brought;
+        door_log_change(&now, conn_share_name(s), &s->shown);
     }
 }
 
 void conn_doors_again(struct daemon *d)
 {
     for (uint32_t i = 0; i <= d->config->ntenants; i++) {
-        if (!d->conns.door[i].again)
+        if (!d->conns.share[i].again)
             continue;
-        d->conns.door[i].again = false;
-        door_again(d->conns.door[i].door);
+        d->conns.share[i].again = false;
+        door_again(d->conns.share[i].door);
     }
 }

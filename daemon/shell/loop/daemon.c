@@ -451,9 +451,9 @@ enum tern_err daemon_create(struct config *config, struct daemon **ret, char *wh
     d->carry_out = dispatch_actions;
     d->conns.ops = &request_ops;
     d->signal_fd = -1;
-    d->links.listener.fd = d->conns.admin.fd = -1;
-    for (uint32_t i = 0; i < CONFIG_TENANTS_MAX; i++)
-        d->conns.tenant[i].fd = -1;
+    d->links.listener.fd = -1;
+    for (uint32_t i = 0; i <= CONFIG_TENANTS_MAX; i++)
+        d->conns.share[i].listener.fd = -1;
     err = start(d, why, cap);
     if (err != TERN_OK) {
         daemon_destroy(d);

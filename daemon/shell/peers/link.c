@@ -316,7 +316,7 @@ enum tern_err links_listen(struct daemon *d, char *why, size_t cap)
         snprintf(why, cap, "no memory or no descriptor to accept connections at the control port");
         return TERN_INTERNAL;
     }
-    listen_start(&d->links.listener, d->io, accepted, d, 0);
+    listen_start(&d->links.listener, d->io, accepted, d);
     return TERN_OK;
 }
 

@@ -155,12 +155,11 @@ static void accept_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t 
 }
 
 void listen_start(struct listener *l, struct io *io, void (*accepted)(struct listener *, int fd),
-                  void *ctx, uint32_t tag)
+                  void *ctx)
 {
     l->io = io;
     l->accepted = accepted;
     l->ctx = ctx;
-    l->tag = tag;
     l->op.done = accept_done;
     ask(l);
 }

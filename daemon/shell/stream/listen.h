@@ -27,8 +27,7 @@ struct listener {
     bool (*has_place)(const struct listener *l);
     /* Takes over fd. */
     void (*accepted)(struct listener *l, int fd);
-    void *ctx;
-    uint32_t tag; /* the owner's: the tenant */
+    void *ctx; /* the owner's */
 };
 
 /* Replaces a stale socket file. CONFLICT: a daemon answers on it. `why` receives what failed. */
@@ -42,7 +41,7 @@ enum tern_err listen_unix_may(const char *path, char *why, size_t cap);
 enum tern_err listen_tcp(struct listener *l, const char *host, uint16_t port, uint16_t *ret_port,
                          char *why, size_t cap);
 void listen_start(struct listener *l, struct io *io, void (*accepted)(struct listener *, int fd),
-                  void *ctx, uint32_t tag);
+                  void *ctx);
 void listen_again(struct listener *l);                 /* a place may be free */
 void listen_tick(struct listener *l, uint64_t now_ns); /* resumes a paused listener */
 void listen_stop(struct listener *l); /* closes, unlinks; before the start or without the ring */

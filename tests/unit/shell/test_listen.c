@@ -40,7 +40,7 @@ TEST(listen_accepts_one_connection_a_turn)
         assert_int_equal(connect(caller[i], (struct sockaddr *)&at, sizeof at), 0);
     }
     l.refuses = true; /* like a listener without places */
-    listen_start(&l, io, take, NULL, 0);
+    listen_start(&l, io, take, NULL);
     while (accepted < CALLERS && io_now_ns() < end) {
         uint32_t before = accepted;
 
