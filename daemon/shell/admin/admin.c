@@ -617,22 +617,20 @@ static enum tern_err filters(const struct admin_ctx *ctx, const char *command, s
 
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         known |= strcmp(lists[i].command, command) == 0 ? lists[i].filters : 0;
-    if (wanted & ~known) {
-        snprintf(why, ADMIN_WHY_BYTES, "%.40s takes no '%s'", command,
-                 wanted & ~known & BY_TENANT   ? "tenant"
-                 : wanted & ~known & BY_ENGINE ? "engine"
-                                               : "peer");
-        return TERN_INVALID;
-    }
-    if (q->only_tenant && q->tenant == NONE) {
-        snprintf(why, ADMIN_WHY_BYTES,
-                 "no tenant is called '%.40s': see tenants[].name of the configuration",
-                 q->only_tenant);
-        TRY(config_tenant_slot(ctx->config, q->only_tenant, &q->only.tenant));
-    }
-    snprintf(why, ADMIN_WHY_BYTES, "no peer is called '%.40s': `ternctl peers` shows them",
-             q->only.peer ? q->only.peer : "");
-    return q->only.peer && !is_peer(ctx->config, q->only.peer) ? TERN_INVALID : TERN_OK;
+    if (wanted & ~known)
+        return admin_refuse(why, TERN_INVALID, "%.40s takes no '%s'", command,
+                            wanted & ~known & BY_TENANT   ? "tenant"
+                            : wanted & ~known & BY_ENGINE ? "engine"
+                                                          : "peer");
+    if (q->only_tenant && q->tenant == NONE &&
+        config_tenant_slot(ctx->config, q->only_tenant, &q->only.tenant) != TERN_OK)
+        return admin_refuse(why, TERN_INVALID,
+                            "no tenant is called '%.40s': see tenants[].name of the configuration",
+                            q->only_tenant);
+    if (q->only.peer && !is_peer(ctx->config, q->only.peer))
+        return admin_refuse(why, TERN_INVALID,
+                            "no peer is called '%.40s': `ternctl peers` shows them", q->only.peer);
+    return TERN_OK;
 }
 
 static enum tern_err answer(const struct admin_ctx *ctx, const char *command,
@@ -671,16 +669,15 @@ enum tern_err admin_answer(const struct admin_ctx *ctx, const char *command, cha
     enum tern_err err;
 
     TRY(admin_args(command, args, nargs, takes, sizeof takes / sizeof *takes, why));
-    snprintf(why, ADMIN_WHY_BYTES, "limit is a number from 1 on");
     if (q.limit == 0)
-        return TERN_INVALID;
+        return admin_refuse(why, TERN_INVALID, "limit is a number from 1 on");
     TRY(filters(ctx, command, &q, why));
     why[0] = '\0';
     err = answer(ctx, command, &q, out);
     if (err == TERN_UNSUPPORTED)
-        snprintf(why, ADMIN_WHY_BYTES,
-                 "this daemon does not know that command: its version is " TERN_VERSION
-                 ", use the ternctl that came with it");
+        admin_refuse(why, err,
+                     "this daemon does not know that command: its version is " TERN_VERSION
+                     ", use the ternctl that came with it");
     if (err != TERN_OK) {
         *out = before;
         out->buf[out->len] = '\0';

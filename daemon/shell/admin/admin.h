@@ -4,6 +4,8 @@
 #ifndef SHELL_ADMIN_H
 #define SHELL_ADMIN_H
 
+#include <limits.h>
+
 #include "core/query.h"
 #include "seam/disk/disk.h"
 #include "seam/io/io.h"
@@ -17,7 +19,7 @@
 #include "shell/tape/tape.h"
 #include "shell/tls/tls.h"
 
-#define ADMIN_WHY_BYTES    192
+#define ADMIN_WHY_BYTES    (PATH_MAX + 256)
 #define ADMIN_ROWS_DEFAULT 256 /* rows of one answer without limit= */
 #define ADMIN_ROWS_MAX     4096
 #define ADMIN_SCAN_MAX     65536 /* slots examined per answer, to bound the owner's time */
@@ -74,5 +76,8 @@ struct admin_arg {
 /* INVALID: a key not in `takes`, or no valid number; `why` receives which. Nothing is set then. */
 enum tern_err admin_args(const char *command, char *const *args, size_t nargs,
                          const struct admin_arg *takes, size_t ntakes, char why[ADMIN_WHY_BYTES]);
+/* Writes the reason of a refusal and returns `err`. */
+enum tern_err admin_refuse(char why[ADMIN_WHY_BYTES], enum tern_err err, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 #endif

@@ -1,6 +1,7 @@
 /* See admin.h. */
 #include "shell/admin/admin.h"
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +27,16 @@ static void shown(const char *arg, size_t n, char ret[SHOWN_BYTES + 1])
     for (i = 0; i < n && i < SHOWN_BYTES; i++)
         ret[i] = (char)(arg[i] >= ' ' && arg[i] <= '~' ? arg[i] : '?');
     ret[i] = '\0';
+}
+
+enum tern_err admin_refuse(char why[ADMIN_WHY_BYTES], enum tern_err err, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(why, ADMIN_WHY_BYTES, format, args);
+    va_end(args);
+    return err;
 }
 
 static enum tern_err unknown(const char *command, const char *arg, const struct admin_arg *takes,
@@ -61,9 +72,8 @@ enum tern_err admin_args(const char *command, char *const *args, size_t nargs,
             *takes[k].text = args[i] + n + 1;
         } else if (!number(args[i] + n + 1, takes[k].max, takes[k].number)) {
             shown(args[i] + n + 1, strlen(args[i] + n + 1), value);
-            snprintf(why, ADMIN_WHY_BYTES, "%s=%s: that is no number from 0 to %u", takes[k].key,
-                     value, takes[k].max);
-            return TERN_INVALID;
+            return admin_refuse(why, TERN_INVALID, "%s=%s: that is no number from 0 to %u",
+                                takes[k].key, value, takes[k].max);
         }
     }
     return TERN_OK;

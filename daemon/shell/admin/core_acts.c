@@ -9,44 +9,39 @@
 #include "base/err.h"
 #include "shell/admin/admin_rows.h"
 
-static enum tern_err id_of(const char *text, uint64_t *ret)
+static bool id_of(const char *text, uint64_t *ret)
 {
     size_t n = text ? strlen(text) : 0;
 
     if (n == 0 || n > 16 || strspn(text, "0123456789abcdefABCDEF") != n)
-        return TERN_INVALID;
+        return false;
     *ret = strtoull(text, NULL, 16);
-    return TERN_OK;
+    return true;
 }
 
-static enum tern_err evict(struct daemon *d, const Tern__Wire__Admin *m, struct request *ret,
-                           char why[ADMIN_WHY_BYTES])
+static enum tern_err evict(struct daemon *d, struct asked *a, struct request *ret)
 {
     uint32_t pool = NONE, nodes = 0; /* 0: all that can be evicted */
     const struct admin_arg takes[] = {{.key = "pool", .number = &pool, .max = NONE - 1},
                                       {.key = "nodes", .number = &nodes, .max = UINT32_MAX}};
     struct pool_view view;
 
-    TRY(admin_args(m->command, m->args, m->n_args, takes, sizeof takes / sizeof *takes, why));
+    TRY(ASKED_ARGS(a, takes));
     ret->evict.pool = (struct pool_id){.slot = NONE};
     ret->evict.nodes = nodes;
     if (pool == NONE)
         return TERN_OK;
-    snprintf(why, ADMIN_WHY_BYTES, "no pool is open in that slot");
     if (pool >= d->limits.pools || !core_pool_view(d->core, pool, &view))
-        return TERN_GONE;
-    if (view.tier == TIER_HOST) {
-        snprintf(why, ADMIN_WHY_BYTES,
-                 "pool %u is the host tier of pool %u: evict --pool %u evicts on both", pool,
-                 view.other, view.other);
-        return TERN_INVALID;
-    }
+        return admin_refuse(a->why, TERN_GONE, "no pool is open in that slot");
+    if (view.tier == TIER_HOST)
+        return admin_refuse(a->why, TERN_INVALID,
+                            "pool %u is the host tier of pool %u: evict --pool %u evicts on both",
+                            pool, view.other, view.other);
     ret->evict.pool = view.id;
     return TERN_OK;
 }
 
-static enum tern_err pin(struct daemon *d, const Tern__Wire__Admin *m, struct request *ret,
-                         char why[ADMIN_WHY_BYTES])
+static enum tern_err pin(struct daemon *d, struct asked *a, struct request *ret)
 {
     const char *node = NULL;
     uint32_t on = 1;
@@ -55,9 +50,10 @@ static enum tern_err pin(struct daemon *d, const Tern__Wire__Admin *m, struct re
     uint64_t id;
 
     (void)d;
-    TRY(admin_args(m->command, m->args, m->n_args, takes, sizeof takes / sizeof *takes, why));
-    snprintf(why, ADMIN_WHY_BYTES, "pin node=ID [on=0|1]; ternctl tree shows the ids");
-    TRY(id_of(node, &id));
+    TRY(ASKED_ARGS(a, takes));
+    if (!id_of(node, &id))
+        return admin_refuse(a->why, TERN_INVALID,
+                            "pin node=ID [on=0|1]; ternctl tree shows the ids");
     ret->pin.node = node_id_unpack(id);
     ret->pin.on = on == 1;
     return TERN_OK;
@@ -76,8 +72,7 @@ static bool closes_with(const struct daemon *d, struct pool_id id, uint32_t *ret
 }
 
 /* Requests with one id as the only argument: the end of a session, an engine or a pool. */
-static enum tern_err end(struct daemon *d, const Tern__Wire__Admin *m, struct request *ret,
-                         char why[ADMIN_WHY_BYTES])
+static enum tern_err end(struct daemon *d, struct asked *a, struct request *ret)
 {
     const char *what = ret->op == OP_SESSION_END   ? "session"
                        : ret->op == OP_ENGINE_KICK ? "engine"
@@ -87,9 +82,10 @@ static enum tern_err end(struct daemon *d, const Tern__Wire__Admin *m, struct re
     uint32_t pool;
     uint64_t id;
 
-    TRY(admin_args(m->command, m->args, m->n_args, takes, 1, why));
-    snprintf(why, ADMIN_WHY_BYTES, "%s %s=ID; ternctl %ss shows the ids", m->command, what, what);
-    TRY(id_of(text, &id));
+    TRY(ASKED_ARGS(a, takes));
+    if (!id_of(text, &id))
+        return admin_refuse(a->why, TERN_INVALID, "%s %s=ID; ternctl %ss shows the ids",
+                            a->m->command, what, what);
     if (ret->op == OP_SESSION_END)
         ret->session_end.session = session_id_unpack(id);
     else if (ret->op == OP_ENGINE_KICK)
@@ -98,16 +94,15 @@ static enum tern_err end(struct daemon *d, const Tern__Wire__Admin *m, struct re
         ret->pool_end.pool = pool_id_unpack(id);
     if (ret->op != OP_POOL_END || !closes_with(d, ret->pool_end.pool, &pool))
         return TERN_OK;
-    snprintf(why, ADMIN_WHY_BYTES, "pool %u is the host tier of pool %u: it closes with that one",
-             ret->pool_end.pool.slot, pool);
-    return TERN_INVALID;
+    return admin_refuse(a->why, TERN_INVALID,
+                        "pool %u is the host tier of pool %u: it closes with that one",
+                        ret->pool_end.pool.slot, pool);
 }
 
 static const struct act {
     const char *command;
     enum op op;
-    enum tern_err (*make)(struct daemon *d, const Tern__Wire__Admin *m, struct request *ret,
-                          char why[ADMIN_WHY_BYTES]);
+    enum tern_err (*make)(struct daemon *d, struct asked *a, struct request *ret);
 } acts[] = {
     {"evict", OP_EVICT, evict},
     {"pin", OP_PIN, pin},
@@ -139,20 +134,16 @@ const char *core_act_name(enum op op)
     return NULL;
 }
 
-enum tern_err core_act(struct daemon *d, const struct client_conn *c, const struct frame_header *h,
-                       const Tern__Wire__Admin *m, const char **ret_text)
+enum tern_err core_act(struct daemon *d, struct asked *a)
 {
-    static char why[ADMIN_WHY_BYTES];
-    const struct act *act = act_of(m->command);
+    const struct act *act = act_of(a->m->command);
     struct event ev = {.kind = EV_REQUEST};
 
     check(act); /* core_act_is */
-    *ret_text = why;
-    why[0] = '\0';
     ev.request.op = act->op;
-    TRY(act->make(d, m, &ev.request, why));
-    ev.request.conn = c->slot;
-    ev.request.request_id = h->request_id;
+    TRY(act->make(d, a, &ev.request));
+    ev.request.conn = a->c->slot;
+    ev.request.request_id = a->h->request_id;
     daemon_event(d, &ev);
     return TERN_OK;
 }

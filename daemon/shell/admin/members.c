@@ -1,11 +1,9 @@
 /* See operator.h. */
 #include "shell/admin/operator.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/err.h"
-#include "shell/admin/admin.h"
 
 #define OPERATOR   "operator"
 #define MEMBERSHIP "membership"
@@ -18,8 +16,7 @@ static void put(const struct daemon *d, const struct config_peer *peer, struct t
                 U64("peers", config_peers(d->config)), U64("limit", d->limits.peers)));
 }
 
-static enum tern_err add(struct daemon *d, const Tern__Wire__Admin *m, struct text_out *out,
-                         char *why)
+enum tern_err member_add(struct daemon *d, struct asked *a)
 {
     struct config_peer_text text = {.name = NULL};
     const char *origin = OPERATOR;
@@ -32,54 +29,44 @@ static enum tern_err add(struct daemon *d, const Tern__Wire__Admin *m, struct te
     const char *unfit;
     uint32_t slot;
 
-    TRY(admin_args(m->command, m->args, m->n_args, takes, sizeof takes / sizeof *takes, why));
-    if (strcmp(origin, OPERATOR) != 0 && strcmp(origin, MEMBERSHIP) != 0) {
-        snprintf(why, CONFIG_WHY_BYTES, "origin is " OPERATOR " or " MEMBERSHIP ", not '%.64s'",
-                 origin);
-        return TERN_INVALID;
-    }
-    TRY(config_peer_read(d->config, &text, &peer, why));
-    if (config_peer_slot(d->config, peer.name, &slot) == TERN_OK) {
-        snprintf(why, CONFIG_WHY_BYTES, "%s is already a peer, from %s: remove it first", peer.name,
-                 d->config->peers[slot].by_member     ? "tern-member"
-                 : d->config->peers[slot].by_operator ? "an operator"
-                                                      : "the configuration");
-        return TERN_CONFLICT;
-    }
+    TRY(ASKED_ARGS(a, takes));
+    if (strcmp(origin, OPERATOR) != 0 && strcmp(origin, MEMBERSHIP) != 0)
+        return admin_refuse(a->why, TERN_INVALID,
+                            "origin is " OPERATOR " or " MEMBERSHIP ", not '%.64s'", origin);
+    TRY(config_peer_read(d->config, &text, &peer, a->why));
+    if (config_peer_slot(d->config, peer.name, &slot) == TERN_OK)
+        return admin_refuse(a->why, TERN_CONFLICT, "%s is already a peer, from %s: remove it first",
+                            peer.name,
+                            d->config->peers[slot].by_member     ? "tern-member"
+                            : d->config->peers[slot].by_operator ? "an operator"
+                                                                 : "the configuration");
     unfit = links_unfit(d, &peer);
-    if (unfit) {
-        snprintf(why, CONFIG_WHY_BYTES, "the change needs a restart: %s", unfit);
-        return TERN_UNSUPPORTED;
-    }
-    if (links_free(d) == 0) {
-        snprintf(why, CONFIG_WHY_BYTES,
-                 "all %u slots of limits.peers are in use or closing: remove a peer, retry in a "
-                 "moment, or raise limits.peers and restart",
-                 d->limits.peers);
-        return TERN_BUSY;
-    }
+    if (unfit)
+        return admin_refuse(a->why, TERN_UNSUPPORTED, "the change needs a restart: %s", unfit);
+    if (links_free(d) == 0)
+        return admin_refuse(a->why, TERN_BUSY,
+                            "all %u slots of limits.peers are in use or closing: remove a peer, "
+                            "retry in a moment, or raise limits.peers and restart",
+                            d->limits.peers);
     peer.by_operator = true;
     peer.by_member = strcmp(origin, MEMBERSHIP) == 0;
     links_join(d, &peer);
-    put(d, &peer, out);
+    put(d, &peer, &a->out);
     return TERN_OK;
 }
 
-static enum tern_err take_away(struct daemon *d, const Tern__Wire__Admin *m, struct text_out *out,
-                               char *why)
+enum tern_err member_remove(struct daemon *d, struct asked *a)
 {
     const char *name = "";
     const struct admin_arg takes[] = {{.key = "name", .text = &name}};
     uint32_t slot;
 
-    TRY(admin_args(m->command, m->args, m->n_args, takes, 1, why));
-    if (config_peer_slot(d->config, name, &slot) != TERN_OK) {
-        snprintf(why, CONFIG_WHY_BYTES, "no peer is called '%.64s': `ternctl peers` shows them",
-                 name);
-        return TERN_INVALID;
-    }
+    TRY(ASKED_ARGS(a, takes));
+    if (config_peer_slot(d->config, name, &slot) != TERN_OK)
+        return admin_refuse(a->why, TERN_INVALID,
+                            "no peer is called '%.64s': `ternctl peers` shows them", name);
     member_leave(d, slot);
-    put(d, &d->config->peers[slot], out);
+    put(d, &d->config->peers[slot], &a->out);
     return TERN_OK;
 }
 
@@ -87,13 +74,4 @@ void member_leave(struct daemon *d, uint32_t slot)
 {
     alarms_peer_left(d, slot, io_now_ns());
     links_leave(d, slot);
-}
-
-enum tern_err member_command(struct daemon *d, const Tern__Wire__Admin *m, struct text_out *out,
-                             const char **ret_text)
-{
-    static char why[CONFIG_WHY_BYTES];
-
-    *ret_text = why;
-    return strcmp(m->command, "peer-add") == 0 ? add(d, m, out, why) : take_away(d, m, out, why);
 }

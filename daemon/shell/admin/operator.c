@@ -2,14 +2,12 @@
  * answers, core_acts.c requests the core's acts; drain, undrain, reload and tape are here, and
  * members.c has peers that join and leave. Invariant: a tenant receives only its own data; the log
  * has every command that changes something or writes a file, with its author and its result. */
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/check.h"
 #include "base/err.h"
-#include "shell/admin/admin.h"
 #include "shell/admin/operator.h"
 #include "shell/log/log.h"
 #include "shell/wire/wire_out.h"
@@ -70,11 +68,9 @@ static void counts_take(const struct daemon *d, struct admin_ctx *ctx, struct tl
         tape_stats(d->tape, &ctx->tape);
 }
 
-static enum tern_err describe(struct daemon *d, const char *command, char *const *args,
-                              size_t nargs, uint32_t tenant, struct text_out *out,
-                              const char **ret_text)
+static enum tern_err describe(struct daemon *d, struct asked *a, const char *command,
+                              uint32_t tenant)
 {
-    static char why[ADMIN_WHY_BYTES];
     struct event look = {.kind = EV_LOOK};
     uint32_t visits = ADMIN_VISITS_MAX;
     struct tls_stats tls;
@@ -91,45 +87,11 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
     daemon_event(d, &look);
     counts_take(d, &ctx, &tls, &disk);
     closer_stats(d->closer, &ctx.closer);
-    *ret_text = why;
-    return admin_answer(&ctx, command, args, nargs, tenant, out, why);
+    return admin_answer(&ctx, command, a->m ? a->m->args : NULL, a->m ? a->m->n_args : 0, tenant,
+                        &a->out, a->why);
 }
-
-/* ---- commands ---- */
-
-/* An operator's command. */
-struct asked {
-    struct client_conn *c;
-    const struct frame_header *h;
-    const Tern__Wire__Admin *m;
-    struct text_out out; /* the answer, in d->text; OK and empty: answered later */
-    const char *why;     /* why the command failed; borrowed for this one answer */
-};
-
-static enum tern_err arguments(struct asked *a, const struct admin_arg *takes, size_t n)
-{
-    static char why[ADMIN_WHY_BYTES];
-
-    a->why = why;
-    return admin_args(a->m->command, a->m->args, a->m->n_args, takes, n, why);
-}
-
-#define ARGUMENTS(a, takes) arguments(a, takes, sizeof takes / sizeof *takes)
 
 /* ---- tape ---- */
-
-static enum tern_err save_tape(const struct daemon *d, const char *path, bool keep, struct asked *a)
-{
-    static char why[PATH_MAX + 256];
-    int cause;
-    enum tern_err err = tape_save(d->tape, path, keep, &cause);
-
-    if (err != TERN_OK)
-        snprintf(why, sizeof(why), "%s: the tape cannot be written: %s: %s", path, strerror(cause),
-                 tape_save_hint(cause));
-    a->why = why;
-    return err;
-}
 
 static enum tern_err tape_command(struct daemon *d, struct asked *a)
 {
@@ -138,14 +100,19 @@ static enum tern_err tape_command(struct daemon *d, struct asked *a)
     const struct admin_arg takes[] = {{.key = "path", .text = &path},
                                       {.key = "tokens", .number = &tokens, .max = 1}};
     struct tape_stats stats;
+    enum tern_err err;
     bool keep;
+    int cause;
 
-    TRY(ARGUMENTS(a, takes));
+    TRY(ASKED_ARGS(a, takes));
     keep = d->config->tape_tokens || tokens == 1;
-    a->why = "this daemon records no tape: set tape.bytes and restart";
     if (!d->tape)
-        return TERN_UNSUPPORTED;
-    TRY(save_tape(d, path, keep, a));
+        return admin_refuse(a->why, TERN_UNSUPPORTED,
+                            "this daemon records no tape: set tape.bytes and restart");
+    err = tape_save(d->tape, path, keep, &cause);
+    if (err != TERN_OK)
+        return admin_refuse(a->why, err, "%s: the tape cannot be written: %s: %s", path,
+                            strerror(cause), tape_save_hint(cause));
     tape_stats(d->tape, &stats);
     /* A replay must end with this hash, if the tape is complete and kept its tokens. */
     TEXT(&a->out, OBJECT(NULL, STR("path", path), NUM(stats, recorded), NUM(stats, dropped),
@@ -173,10 +140,10 @@ static enum tern_err drain_command(struct daemon *d, struct asked *a)
     uint32_t wait = 0;
     const struct admin_arg takes[] = {{.key = "wait", .number = &wait, .max = 1}};
 
-    TRY(ARGUMENTS(a, takes));
-    a->why = "this connection already waits for the end of a drain";
+    TRY(ASKED_ARGS(a, takes));
     if (wait && a->c->drain_request != 0)
-        return TERN_BUSY;
+        return admin_refuse(a->why, TERN_BUSY,
+                            "this connection already waits for the end of a drain");
     drain_begin(d, DAEMON_DRAINING);
     if (wait && drain_sessions(d) > 0 && d->state != DAEMON_STORING)
         a->c->drain_request = a->h->request_id;
@@ -187,14 +154,15 @@ static enum tern_err drain_command(struct daemon *d, struct asked *a)
 
 static enum tern_err undrain_command(struct daemon *d, struct asked *a)
 {
-    TRY(arguments(a, NULL, 0));
-    TRY(drain_undo(d, &a->why));
+    const char *why;
+
+    TRY(admin_args(a->m->command, a->m->args, a->m->n_args, NULL, 0, a->why));
+    if (drain_undo(d, &why) != TERN_OK)
+        return admin_refuse(a->why, TERN_CONFLICT, "%s", why);
     operator_drained(d);
     put_drain(d, &a->out);
     return TERN_OK;
 }
-
-/* ---- commands of other files ---- */
 
 /* operator_reloaded answers. */
 static enum tern_err reload_command(struct daemon *d, struct asked *a)
@@ -202,23 +170,11 @@ static enum tern_err reload_command(struct daemon *d, struct asked *a)
     uint32_t dry_run = 0;
     const struct admin_arg takes[] = {{.key = "dry_run", .number = &dry_run, .max = 1}};
 
-    TRY(ARGUMENTS(a, takes));
-    a->why = "a reload is already under way: retry in a moment";
+    TRY(ASKED_ARGS(a, takes));
     if (!reload_begin(d, dry_run == 1))
-        return TERN_BUSY;
+        return admin_refuse(a->why, TERN_BUSY, "a reload is already under way: retry in a moment");
     a->c->reload_request = a->h->request_id;
     return TERN_OK;
-}
-
-static enum tern_err peer_command(struct daemon *d, struct asked *a)
-{
-    return member_command(d, a->m, &a->out, &a->why);
-}
-
-/* operator_reply has or gets the result. */
-static enum tern_err core_command(struct daemon *d, struct asked *a)
-{
-    return core_act(d, a->c, a->h, a->m, &a->why);
 }
 
 typedef enum tern_err command_run(struct daemon *d, struct asked *a);
@@ -231,12 +187,12 @@ static command_run *act_of(const char *command)
         command_run *run;
     } acts[] = {{"drain", drain_command},   {"undrain", undrain_command},
                 {"reload", reload_command}, {"tape", tape_command},
-                {"peer-add", peer_command}, {"peer-remove", peer_command}};
+                {"peer-add", member_add},   {"peer-remove", member_remove}};
 
     for (size_t i = 0; i < sizeof acts / sizeof *acts; i++)
         if (strcmp(command, acts[i].command) == 0)
             return acts[i].run;
-    return core_act_is(command) ? core_command : NULL;
+    return core_act_is(command) ? core_act : NULL;
 }
 
 /* ---- the log of what operators do ---- */
@@ -340,7 +296,7 @@ static void admin_request(struct daemon *d, struct asked *a)
 
     if (act)
         log_asked(a->c, a->h->request_id, a->m);
-    err = act ? act(d, a) : describe(d, command, a->m->args, a->m->n_args, NONE, &a->out, &a->why);
+    err = act ? act(d, a) : describe(d, a, command, NONE);
     if (err == TERN_OK && a->out.len == 0)
         return; /* another function answers */
     if (act)
@@ -352,7 +308,7 @@ void operator_request(struct daemon *d, struct client_conn *c, const struct fram
                       const uint8_t *body)
 {
     const void *m = conn_decode(c, h, body);
-    struct asked a = {.c = c, .h = h, .why = ""};
+    struct asked a = {.c = c, .h = h};
     enum tern_err err;
 
     if (!m)
@@ -362,7 +318,7 @@ void operator_request(struct daemon *d, struct client_conn *c, const struct fram
         a.m = m;
         admin_request(d, &a);
     } else {
-        err = describe(d, "status", NULL, 0, c->tenant, &a.out, &a.why);
+        err = describe(d, &a, "status", c->tenant);
         answer(d, c, h, err, a.why, a.out.len);
     }
 }

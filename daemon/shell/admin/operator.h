@@ -4,8 +4,21 @@
 #ifndef SHELL_OPERATOR_H
 #define SHELL_OPERATOR_H
 
-#include "shell/admin/text_out.h"
+#include "shell/admin/admin.h"
 #include "shell/daemon.h"
+
+/* An operator's command. */
+struct asked {
+    struct client_conn *c;
+    const struct frame_header *h;
+    const Tern__Wire__Admin *m; /* NULL: Stats */
+    struct text_out out;        /* the answer, in d->text; OK and empty: answered later */
+    char why[ADMIN_WHY_BYTES];  /* why the command failed */
+};
+/* As admin_args, for an array. */
+#define ASKED_ARGS(a, takes)                                                                       \
+    admin_args((a)->m->command, (a)->m->args, (a)->m->n_args, takes,                               \
+               sizeof(takes) / sizeof *(takes), (a)->why)
 
 /* Processes an admin request, or Stats on a tenant's socket. */
 void operator_request(struct daemon *d, struct client_conn *c, const struct frame_header *h,
@@ -40,9 +53,8 @@ void drain_tick(struct daemon *d, uint64_t now_ns);
 /* ---- members.c: `peer-add` and `peer-remove` of the admin socket. Peers that operators add are in
  * no file: they are lost when the daemon ends, and a reload does not change them. ---- */
 
-/* *ret_text is borrowed for this one answer. */
-enum tern_err member_command(struct daemon *d, const Tern__Wire__Admin *m, struct text_out *out,
-                             const char **ret_text);
+enum tern_err member_add(struct daemon *d, struct asked *a);
+enum tern_err member_remove(struct daemon *d, struct asked *a);
 /* Removes a peer of a file or of an operator. */
 void member_leave(struct daemon *d, uint32_t slot);
 
@@ -54,10 +66,8 @@ void member_leave(struct daemon *d, uint32_t slot);
 
 bool core_act_is(const char *command);
 /* Sends the core the command's request. The answer is a reply of one of these operations, in this
- * call or later. INVALID, GONE: nothing was requested; *ret_text, borrowed until the next call, is
- * the reason. */
-enum tern_err core_act(struct daemon *d, const struct client_conn *c, const struct frame_header *h,
-                       const Tern__Wire__Admin *m, const char **ret_text);
+ * call or later: operator_reply has or gets the result. INVALID, GONE: nothing was requested. */
+enum tern_err core_act(struct daemon *d, struct asked *a);
 
 /* The command of such an operation; NULL: another operation. */
 const char *core_act_name(enum op op);
