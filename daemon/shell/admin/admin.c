@@ -534,13 +534,10 @@ static void status_events(const struct admin_ctx *ctx, const struct core_view *v
  * links include the other direction. */
 static void status_peers(const struct admin_ctx *ctx, struct text_out *out)
 {
-    uint64_t incarnation = 0;
     uint32_t up = 0, fallback = 0;
 
     for (uint32_t i = 0; i < ctx->config->npeers; i++) {
-        const char *state = link_state_name(ctx->daemon, i, &incarnation);
-
-        up += state != NULL && strcmp(state, "up") == 0;
+        up += link_serves(&ctx->daemon->links.v[i]);
         fallback += link_falls_back(ctx->daemon, i);
     }
     TEXT(out, U64("peers", config_peers(ctx->config)), U64("peers_up", up),

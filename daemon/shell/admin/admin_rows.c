@@ -269,7 +269,7 @@ bool admin_engine_row(const struct admin_ctx *ctx, uint32_t slot, const struct a
 static void refused(const struct admin_ctx *ctx, const char *key, uint32_t peer,
                     struct text_out *out)
 {
-    const uint64_t *n = links_refused(ctx->daemon, peer);
+    const uint64_t *n = links_faults(ctx->daemon, peer)->refused;
 
     TEXT(out, OPEN_OBJECT(key));
     for (uint32_t i = 0; i < TLS_REFUSALS; i++)
@@ -280,7 +280,7 @@ static void refused(const struct admin_ctx *ctx, const char *key, uint32_t peer,
 void admin_peers_head(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out)
 {
     (void)tenant;
-    TEXT(out, U64("breaches_unnamed", links_protocol_errors(ctx->daemon, NONE)));
+    TEXT(out, U64("breaches_unnamed", links_faults(ctx->daemon, NONE)->breaches));
     if (ctx->tls == NULL) {
         TEXT(out, STR("tls", NULL));
         return;
@@ -325,36 +325,26 @@ static void peer_paths(const struct admin_ctx *ctx, uint32_t slot, struct text_o
     TEXT(out, CLOSE_ARRAY);
 }
 
-/* Why the link is not up; null, 0 and null while it is. */
-static void peer_down_cause(const struct admin_ctx *ctx, uint32_t slot, struct text_out *out)
-{
-    uint32_t attempts = 0;
-    uint64_t since_ns = 0;
-    const char *error = link_down_cause(ctx->daemon, slot, &attempts, &since_ns);
-
-    TEXT(out, U64("breaches", links_protocol_errors(ctx->daemon, slot)), STR("last_error", error),
-         U64("attempts", attempts),
-         text_or_null(error != NULL, F64("since_s", admin_age_s(ctx, since_ns))));
-}
-
 bool admin_peer_row(const struct admin_ctx *ctx, uint32_t slot, const struct admin_filter *only,
                     struct text_out *out)
 {
     const struct config_peer *p = &ctx->config->peers[slot];
-    uint64_t incarnation = 0;
+    const struct peer_link *l = &ctx->daemon->links.v[slot];
     struct xfer_link_view link = {.reason = ""};
-    const char *state;
+    bool failed;
 
     if (p->name[0] == '\0' || (only->tenant != NONE && (p->tenants >> only->tenant & 1) == 0) ||
         (only->peer && strcmp(p->name, only->peer) != 0))
         return false;
     xfer_link_view(ctx->daemon->xfer, slot, &link);
-    state = link_state_name(ctx->daemon, slot, &incarnation);
+    failed = l->cause[0] != '\0'; /* the link is not up */
     TEXT(out, OPEN_OBJECT(NULL), STR("peer", p->name), WORD(p->address, host),
          NUM(p->address, port), STR("origin", config_peer_origin(p)),
-         STR("state", p->leaving ? "leaving" : state));
-    peer_down_cause(ctx, slot, out);
-    TEXT(out, HEX("incarnation", incarnation), WORD(link, transport),
+         STR("state", p->leaving ? "leaving" : link_state_name(l)),
+         U64("breaches", links_faults(ctx->daemon, slot)->breaches),
+         STR("last_error", failed ? l->cause : NULL), NUM(*l, attempts),
+         text_or_null(failed, F64("since_s", admin_age_s(ctx, l->down_ns))),
+         HEX("incarnation", l->incarnation), WORD(link, transport),
          STR("moves", link.push ? "push" : "pull"), STR("transport_reason", link.reason),
          BOOL("fallback", link_falls_back(ctx->daemon, slot)),
          OBJECT("connections", /* data connections */

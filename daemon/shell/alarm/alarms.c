@@ -166,18 +166,16 @@ static enum alarm_fact share(const struct asked *a)
 static enum alarm_fact peer(const struct asked *a)
 {
     const struct config *c = a->d->config;
-    const char *cause;
-    uint64_t since_ns;
-    uint32_t attempts;
+    const struct peer_link *l;
 
     if (a->i >= c->npeers || !c->peers[a->i].name[0] || c->peers[a->i].leaving)
         return ALARM_IS_NOT;
-    cause = link_down_cause(a->d, a->i, &attempts, &since_ns);
-    if (cause && attempts == 0)
-        say(a, "%s", cause);
-    else if (cause)
-        say(a, "%s (%u attempts)", cause, attempts);
-    return link_serves(&a->d->links.v[a->i]) ? ALARM_IS_NOT : ALARM_IS;
+    l = &a->d->links.v[a->i];
+    if (l->cause[0] && l->attempts == 0)
+        say(a, "%s", l->cause);
+    else if (l->cause[0])
+        say(a, "%s (%u attempts)", l->cause, l->attempts);
+    return link_serves(l) ? ALARM_IS_NOT : ALARM_IS;
 }
 
 static enum alarm_fact gpu(const struct asked *a)

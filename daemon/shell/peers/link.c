@@ -32,6 +32,7 @@ static void on_closed(struct stream *s, const char *why)
     struct event ev = {.kind = EV_LINK_DOWN, .link = {.link = l->slot}};
 
     peer_link_state_move(&l->state, PEER_LINK_CLOSED);
+    l->incarnation = 0;
     link_due(l, LINK_NEVER);
     link_listed(l);
     if (link_is_outbound(l)) {
@@ -171,7 +172,6 @@ static void open_stream(struct peer_link *l, int fd)
     l->cause_known = false;
     l->data_token = 0;
     l->sent = l->received = l->pings = 0;
-    l->incarnation = 0;
     stream_open(&l->stream, l->d->streams, &link_stream_ops, fd, l->d->config->ntenants + 1,
                 HELLO_BODY_MAX, LINK_SEND_BUFFERS_MAX);
     if (l->d->links.tls)

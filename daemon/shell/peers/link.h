@@ -10,6 +10,7 @@
 
 #include <sys/socket.h>
 
+#include "base/fifo.h"
 #include "base/prng.h"
 #include "base/states.h"
 #include "core/core.h"
@@ -71,12 +72,19 @@ enum link_list_kind {
     LINKS_OTHER = 0, /* links that are up and all outbound links: in no list */
     LINKS_IDLE,
     LINKS_SHAKING, /* in a handshake, the oldest first */
-    LINKS_ENDED,   /* ended and not yet free */
+    LINKS_ENDED,   /* ended and not yet free; only counted */
     LINK_LISTS,
 };
 
 struct link_list {
-    uint32_t head, tail, n;
+    struct fifo links;
+    uint32_t n;
+};
+
+/* What a peer, or callers that have named no node, did wrong. */
+struct link_faults {
+    uint64_t refused[TLS_REFUSALS]; /* refused connections */
+    uint64_t breaches; /* of the protocol: ended connections, and errors that a peer may not send */
 };
 
 struct peer_link {
@@ -87,8 +95,9 @@ struct peer_link {
     uint32_t peer; /* index in the configuration; NONE until an inbound link has named its node */
     bool rdma;     /* the peer has an RDMA device */
     enum link_list_kind list;
-    uint32_t prev, next;                  /* in that list */
-    uint64_t incarnation, sent, received; /* sent, received: sequence numbers */
+    struct fifo_link listed; /* in that list */
+    uint64_t incarnation;    /* of the peer; 0 unless the link is up */
+    uint64_t sent, received; /* sequence numbers */
     uint64_t heard_ns, pinged_ns, up_ns, opened_ns;
     uint64_t pings;
     struct tls_session *tls; /* NULL: in the clear, or not connected */
@@ -136,11 +145,7 @@ struct peer_links {
     const char *names[CONFIG_PEERS_MAX];
     uint64_t lives[CONFIG_PEERS_MAX]
                   [2]; /* incarnations that dialled us: the last one and the one before */
-    /* Refused connections by peer; the last row counts inbound ones without a name so far. */
-    uint64_t refused[CONFIG_PEERS_MAX + 1][TLS_REFUSALS];
-    /* Breaches of the protocol: ended connections, and errors that a peer may not send; the last
-     * row counts connections without a name so far. */
-    uint64_t protocol_errors[CONFIG_PEERS_MAX + 1];
+    struct link_faults faults[CONFIG_PEERS_MAX + 1]; /* by peer; the last: callers without a name */
     /* Logged data connections: refused, over their link's share, and the door's. */
     uint64_t data_refused, data_over_share;
     struct door_stats data_door_shown;
@@ -189,14 +194,10 @@ void link_path_note(void *ctx, uint32_t slot, const struct xfer_note *note);
 bool link_falls_back(const struct daemon *d, uint32_t peer);
 void link_path_changed(void *ctx, uint32_t slot, const struct xfer_path_view *path);
 
-/* The state of the outbound link to that peer, for operators. */
-const char *link_state_name(struct daemon *d, uint32_t peer, uint64_t *ret_incarnation);
-/* Why that outbound link is not up. NULL: it is up, or nothing failed yet; both results are 0. */
-const char *link_down_cause(const struct daemon *d, uint32_t peer, uint32_t *ret_attempts,
-                            uint64_t *ret_since_ns);
-/* Breaches of the protocol: connections ended for what the peer sent, and errors that it may not
- * send. peer NONE: of connections that had not named their node. */
-uint64_t links_protocol_errors(const struct daemon *d, uint32_t peer);
+/* The state of an outbound link, for operators. */
+const char *link_state_name(const struct peer_link *l);
+/* peer NONE: callers that had not named their node. */
+struct link_faults *links_faults(struct daemon *d, uint32_t peer);
 /* Reads the certificates that `from` names again; links that are up stay up. Does nothing if peers
  * talk in the clear. On an error, and after a dry run, the certificates in force stay. *ret: the
  * certificate read; unchanged if peers talk in the clear. */
@@ -204,7 +205,5 @@ enum tern_err links_reload(struct daemon *d, const struct config *from, bool dry
                            struct tls_own *ret, char *why, size_t cap);
 /* TLS of the outbound link to that peer. Returns false if the link is not up or in the clear. */
 bool link_tls_peer(struct daemon *d, uint32_t peer, struct tls_peer *ret);
-/* Refused connections, [TLS_REFUSALS]; peer NONE: of unknown callers. */
-const uint64_t *links_refused(const struct daemon *d, uint32_t peer);
 
 #endif

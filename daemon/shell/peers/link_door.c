@@ -43,25 +43,24 @@ static uint32_t handshakes_max(const struct peer_links *ls)
 static void make_way(struct daemon *d, uint64_t now_ns)
 {
     struct peer_links *ls = &d->links;
-    const struct link_list *shaking = &ls->list[LINKS_SHAKING];
+    struct peer_link *oldest = fifo_first(&ls->list[LINKS_SHAKING].links, struct peer_link, listed);
 
-    if (shaking->n == 0 || now_ns - ls->v[shaking->head].opened_ns < LINK_HANDSHAKE_NS)
-        return;
-    stream_close(&ls->v[shaking->head].stream, "its handshake took long, and other callers wait");
+    if (oldest && now_ns - oldest->opened_ns >= LINK_HANDSHAKE_NS)
+        stream_close(&oldest->stream, "its handshake took long, and other callers wait");
 }
 
 static enum door_verdict enter(void *ctx, int fd)
 {
     struct daemon *d = ctx;
     struct peer_links *ls = &d->links;
-    const struct link_list *idle = &ls->list[LINKS_IDLE];
+    struct peer_link *idle = fifo_first(&ls->list[LINKS_IDLE].links, struct peer_link, listed);
     uint32_t busy = ls->list[LINKS_SHAKING].n + ls->list[LINKS_ENDED].n;
 
-    if (idle->n == 0 || busy >= handshakes_max(ls)) {
+    if (!idle || busy >= handshakes_max(ls)) {
         make_way(d, io_now_ns());
         return DOOR_WAIT;
     }
-    ls->connected(&ls->v[idle->head], fd);
+    ls->connected(idle, fd);
     return DOOR_ENTER;
 }
 

@@ -24,8 +24,6 @@ void link_clear_cause(struct peer_link *l); /* the link is up */
  * has a better cause or is inbound. */
 bool link_set_cause(struct peer_link *l, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* Counts a breach of the protocol. */
-void link_count_breach(const struct peer_link *l);
 /* Counts a breach of the protocol and closes the link. */
 void link_protocol_error(struct peer_link *l, const char *why);
 

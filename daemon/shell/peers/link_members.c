@@ -77,8 +77,7 @@ void links_join(struct daemon *d, const struct config_peer *peer)
     if (slot >= d->config->npeers)
         d->config->npeers = slot + 1;
     memset(ls->lives[slot], 0, sizeof ls->lives[slot]);
-    memset(ls->refused[slot], 0, sizeof ls->refused[slot]);
-    ls->protocol_errors[slot] = 0;
+    *links_faults(d, slot) = (struct link_faults){.breaches = 0};
     xfer_link_forget(d->xfer, slot);
     peer_link_state_move(&l->state, PEER_LINK_IDLE);
     l->moved = true;

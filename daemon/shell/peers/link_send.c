@@ -38,7 +38,7 @@ void link_log_transfer(const struct peer_link *l, const struct peer_msg *msg, co
 
 void link_word_refused(const struct peer_link *l, const struct peer_msg *msg, uint32_t word)
 {
-    link_count_breach(l);
+    links_faults(l->d, l->peer)->breaches++;
     log_event(LEVEL_WARN, "peer_word_refused",
               "peer=%s message=%u word=%u err=%s heard=%s " LOG_TRACE " reason=%s",
               link_peer_name(l), msg->kind, word, err_name((enum tern_err)word), err_name(msg->err),

@@ -36,34 +36,21 @@ static enum link_list_kind list_of(const struct peer_link *l)
                                           : LINKS_SHAKING;
 }
 
-static void list_remove(struct peer_links *ls, struct link_list *list, const struct peer_link *l)
-{
-    *(l->prev == NONE ? &list->head : &ls->v[l->prev].next) = l->next;
-    *(l->next == NONE ? &list->tail : &ls->v[l->next].prev) = l->prev;
-    list->n--;
-}
-
-static void list_push(struct peer_links *ls, struct link_list *list, struct peer_link *l)
-{
-    l->prev = list->n > 0 ? list->tail : NONE;
-    l->next = NONE;
-    *(list->n > 0 ? &ls->v[list->tail].next : &list->head) = l->slot;
-    list->tail = l->slot;
-    list->n++;
-}
-
+/* Removing is cheap: the first idle link is taken, and few links are in a handshake. */
 void link_listed(struct peer_link *l)
 {
     enum link_list_kind kind = list_of(l);
-    struct peer_links *ls = &l->d->links;
+    struct link_list *list = l->d->links.list;
 
     if (kind == l->list)
         return;
-    if (l->list != LINKS_OTHER)
-        list_remove(ls, &ls->list[l->list], l);
+    if (l->list == LINKS_IDLE || l->list == LINKS_SHAKING)
+        fifo_remove(&list[l->list].links, &l->listed);
+    if (kind == LINKS_IDLE || kind == LINKS_SHAKING)
+        fifo_push(&list[kind].links, &l->listed);
+    list[l->list].n -= l->list != LINKS_OTHER;
+    list[kind].n += kind != LINKS_OTHER;
     l->list = kind;
-    if (kind != LINKS_OTHER)
-        list_push(ls, &ls->list[kind], l);
 }
 
 const char *link_peer_name(const struct peer_link *l)
@@ -71,7 +58,7 @@ const char *link_peer_name(const struct peer_link *l)
     return l->peer == NONE ? "" : l->d->config->peers[l->peer].name;
 }
 
-const char *link_state_name(struct daemon *d, uint32_t peer, uint64_t *ret_incarnation)
+const char *link_state_name(const struct peer_link *l)
 {
     static const char *const names[PEER_LINK_STATES] = {
         [PEER_LINK_IDLE] = "waiting",
@@ -85,36 +72,19 @@ const char *link_state_name(struct daemon *d, uint32_t peer, uint64_t *ret_incar
         [PEER_LINK_CLOSED] = "closing",
         [PEER_LINK_VACANT] = "vacant",
     };
-    const struct peer_link *l = &d->links.v[peer];
 
-    *ret_incarnation = link_up(l) ? l->incarnation : 0;
     return link_up(l) && l->no_data ? "no_data" : names[l->state];
 }
 
-uint64_t links_protocol_errors(const struct daemon *d, uint32_t peer)
+struct link_faults *links_faults(struct daemon *d, uint32_t peer)
 {
-    return d->links.protocol_errors[peer == NONE ? CONFIG_PEERS_MAX : peer];
-}
-
-void link_count_breach(const struct peer_link *l)
-{
-    l->d->links.protocol_errors[l->peer == NONE ? CONFIG_PEERS_MAX : l->peer]++;
+    return &d->links.faults[peer == NONE ? CONFIG_PEERS_MAX : peer];
 }
 
 void link_protocol_error(struct peer_link *l, const char *why)
 {
-    link_count_breach(l);
+    links_faults(l->d, l->peer)->breaches++;
     stream_close(&l->stream, why);
-}
-
-const char *link_down_cause(const struct daemon *d, uint32_t peer, uint32_t *ret_attempts,
-                            uint64_t *ret_since_ns)
-{
-    const struct peer_link *l = &d->links.v[peer];
-
-    *ret_attempts = l->attempts;
-    *ret_since_ns = l->down_ns;
-    return l->cause[0] ? l->cause : NULL;
 }
 
 /* The text may be the peer's, so it passes through `shown`. */

@@ -99,11 +99,6 @@ enum tern_err links_reload(struct daemon *d, const struct config *from, bool dry
     return TERN_OK;
 }
 
-static uint32_t row_of(uint32_t peer)
-{
-    return peer == NONE ? CONFIG_PEERS_MAX : peer;
-}
-
 /* The address of a caller; "" if the connection is gone. */
 static void caller(const struct peer_link *l, char ret[CALLER_BYTES])
 {
@@ -132,7 +127,7 @@ void link_tls_refused(struct peer_link *l, enum tls_refusal why, const char *det
     bool out = link_is_outbound(l), again;
     char from[CALLER_BYTES] = "";
 
-    d->links.refused[row_of(l->peer)][why]++;
+    links_faults(d, l->peer)->refused[why]++;
     if (!out)
         caller(l, from);
     again = !link_set_cause(l, "TLS refused: %s: %s", tls_refusal_name(why), detail) && out;
@@ -145,7 +140,7 @@ void link_tls_silent(struct daemon *d, uint64_t callers)
 {
     if (callers == 0)
         return;
-    d->links.refused[row_of(NONE)][TLS_TIMEOUT] += callers;
+    links_faults(d, NONE)->refused[TLS_TIMEOUT] += callers;
     log_event(LEVEL_WARN, "tls_refused", "dir=in reason=%s connections=%" PRIu64,
               tls_refusal_name(TLS_TIMEOUT), callers);
 }
@@ -172,9 +167,4 @@ bool link_tls_peer(struct daemon *d, uint32_t peer, struct tls_peer *ret)
         return false;
     tls_peer(l->tls, ret);
     return true;
-}
-
-const uint64_t *links_refused(const struct daemon *d, uint32_t peer)
-{
-    return d->links.refused[row_of(peer)];
 }

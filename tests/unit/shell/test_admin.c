@@ -78,7 +78,14 @@ TEST(lists_tell_what_is_there)
     tells(row_of("peers", 0, 1),
           "{'peer': 'beta', 'host': '::1', 'incarnation': 'f00d000000000000',"
           " 'tenants': ['second'], 'last_error': null, 'attempts': 0, 'since_s': null}");
-    s.parts.down_cause = peer_down_cause;
+    links[0] = (struct peer_link){.d = &fake,
+                                  .state = PEER_LINK_IDLE,
+                                  .cause = "Connection \"refused\"",
+                                  .attempts = 3,
+                                  .down_ns = s.ctx.now_ns - 2500000000u};
+    fake.links.faults[0].breaches = 2;
+    tells(row_of("peers", 0, 1),
+          "{'state': 'waiting', 'incarnation': '0000000000000000', 'breaches': 2}");
     tells(row_of("peers", 0, 1),
           "{'last_error': 'Connection \\'refused\\'', 'attempts': 3, 'since_s': 2.5}");
     tells(ask("transfers"), "{'transfers': [], 'next': null}");

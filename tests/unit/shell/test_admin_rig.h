@@ -17,9 +17,6 @@
 
 /* Substitutes for the daemon's parts: see tern_wrap. NULL: unknown. */
 struct parts {
-    const char *(*state)(struct daemon *d, uint32_t peer, uint64_t *ret_incarnation);
-    const char *(*down_cause)(const struct daemon *d, uint32_t peer, uint32_t *ret_attempts,
-                              uint64_t *ret_since_ns);
     bool (*tls)(struct daemon *d, uint32_t peer, struct tls_peer *ret);
     bool (*region)(const struct xfer *x, const struct xfer_rdma_view *rdma, uint32_t tenant,
                    uint32_t region, struct xfer_region_view *ret);
@@ -53,6 +50,7 @@ static struct scene {
 #define POOLS_NAMED 8u
 static struct pool_watch watched[POOLS_NAMED];
 static struct daemon fake; /* its parts are those of the case */
+static struct peer_link links[1];
 
 /* Called in place of `name`: the case's part, or else `otherwise`. */
 #define PART(type, name, params, part, args, otherwise)                                            \
@@ -62,11 +60,6 @@ static struct daemon fake; /* its parts are those of the case */
         return s.parts.part ? s.parts.part args : (otherwise);                                     \
     }
 
-PART(const char *, link_state_name, (struct daemon * d, uint32_t peer, uint64_t *ret), state,
-     (d, peer, ret), NULL)
-PART(const char *, link_down_cause,
-     (const struct daemon *d, uint32_t peer, uint32_t *ret_n, uint64_t *ret_ns), down_cause,
-     (d, peer, ret_n, ret_ns), NULL)
 PART(bool, link_tls_peer, (struct daemon * d, uint32_t peer, struct tls_peer *ret), tls,
      (d, peer, ret), false)
 PART(bool, xfer_region_view,
@@ -110,24 +103,6 @@ bool __wrap_link_falls_back(const struct daemon *d, uint32_t peer)
     return false;
 }
 
-uint64_t __wrap_links_protocol_errors(const struct daemon *d, uint32_t peer);
-uint64_t __wrap_links_protocol_errors(const struct daemon *d, uint32_t peer)
-{
-    (void)d;
-    (void)peer;
-    return 0;
-}
-
-const uint64_t *__wrap_links_refused(const struct daemon *d, uint32_t peer);
-const uint64_t *__wrap_links_refused(const struct daemon *d, uint32_t peer)
-{
-    static const uint64_t none[TLS_REFUSALS];
-
-    (void)d;
-    (void)peer;
-    return none;
-}
-
 void __wrap_stream_share_view(const struct stream_pool *pool, uint32_t i, struct stream_share *ret);
 void __wrap_stream_share_view(const struct stream_pool *pool, uint32_t i, struct stream_share *ret)
 {
@@ -147,24 +122,6 @@ pid_t __wrap_proc_pid(const struct proc_table *t, uint32_t proc)
 {
     (void)t;
     return (pid_t)(4000 + proc);
-}
-
-static inline const char *peer_state_word(struct daemon *d, uint32_t peer,
-                                          uint64_t *ret_incarnation)
-{
-    (void)d;
-    *ret_incarnation = 0xf00dull << 48 | peer;
-    return "up";
-}
-
-static inline const char *peer_down_cause(const struct daemon *d, uint32_t peer,
-                                          uint32_t *ret_attempts, uint64_t *ret_since_ns)
-{
-    (void)d;
-    (void)peer;
-    *ret_attempts = 3;
-    *ret_since_ns = s.ctx.now_ns - 2500000000u;
-    return "Connection \"refused\"";
 }
 
 #define refused_to fake.refusals
@@ -198,11 +155,13 @@ FIXTURE(scene_start)
                                .daemon = &fake,
                                .visits = &s.visits};
     s.visits = ADMIN_VISITS_MAX;
-    s.parts.state = peer_state_word;
+    links[0] =
+        (struct peer_link){.d = &fake, .state = PEER_LINK_UP, .incarnation = 0xf00dull << 48};
     fake = (struct daemon){.xfer = (struct xfer *)&fake,
                            .pools = watched,
                            .start_ns = s.b.rig->now_ns,
                            .conns = {.open = 6},
+                           .links = {.v = links, .n = 1, .peers = 1},
                            .control_port = 7001,
                            .node_bits = s.bits};
     memset(watched, 0, sizeof watched);

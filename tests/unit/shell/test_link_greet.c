@@ -234,10 +234,7 @@ static const ProtobufCMessage *put(uint16_t type)
 
 static const char *cause(uint32_t peer)
 {
-    uint32_t attempts;
-    uint64_t since;
-
-    return link_down_cause(&d, peer, &attempts, &since);
+    return links[peer].cause[0] ? links[peer].cause : NULL;
 }
 
 /* ---- the side that dials ---- */
@@ -318,7 +315,7 @@ TEST_WITH(an_answer_of_another_node_or_a_refusal_is_told, start, stop)
     seen.closed[WEST] = NULL;
     said(WEST, FRAME_PEER_HELLO, &wrong.base);
     assert_string_equal(seen.closed[WEST], "the peer does not answer hello");
-    assert_true(links_protocol_errors(&d, WEST) == 1);
+    assert_true(links_faults(&d, WEST)->breaches == 1);
     assert_int_equal(seen.event.kind, 0);
 }
 
@@ -336,16 +333,16 @@ TEST_WITH(a_refusal_of_tls_is_told_and_counted, start, stop)
     link_tls_refused(&links[EAST], TLS_WRONG_NAME, "it is west");
     assert_non_null(strstr(cause(EAST), "TLS refused: "));
     assert_non_null(strstr(cause(EAST), ": it is west"));
-    assert_true(links_refused(&d, EAST)[TLS_WRONG_NAME] == 1);
+    assert_true(links_faults(&d, EAST)->refused[TLS_WRONG_NAME] == 1);
     links[EAST].cause_known = false; /* dialled again: counted, without a second warning */
     link_tls_refused(&links[EAST], TLS_WRONG_NAME, "it is west");
-    assert_true(links_refused(&d, EAST)[TLS_WRONG_NAME] == 2);
+    assert_true(links_faults(&d, EAST)->refused[TLS_WRONG_NAME] == 2);
     links[EAST].cause_known = false;
     link_tls_refused(&links[EAST], TLS_EXPIRED, "since today");
     assert_int_equal(said_so("level=warn event=tls_refused"), 2);
     assert_int_equal(said_so("level=debug event=tls_refused"), 1);
     link_tls_refused(&links[IN_A], TLS_WRONG_NAME, "who is it");
-    assert_true(links_refused(&d, NONE)[TLS_WRONG_NAME] == 1);
+    assert_true(links_faults(&d, NONE)->refused[TLS_WRONG_NAME] == 1);
 }
 
 /* ---- the side that is dialled ---- */
@@ -490,7 +487,7 @@ TEST_WITH(a_stranger_is_told_why_it_is_not_let_in, start, stop)
                         "no protocol version in common: update the older daemon");
     said(IN_B, FRAME_PEER_HELLO_REPLY, &wrong.base);
     assert_string_equal(seen.closed[IN_B], "a peer says hello first");
-    assert_true(links_protocol_errors(&d, NONE) == 1);
+    assert_true(links_faults(&d, NONE)->breaches == 1);
     assert_int_equal(seen.event.kind, 0);
     assert_true(seen.admitted_token == 0);
 }
