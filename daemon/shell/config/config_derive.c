@@ -118,18 +118,13 @@ static enum tern_err peers_differ(struct loader *l)
 
 static enum tern_err peer_tenants(struct loader *l, uint32_t i)
 {
-    char *rest = NULL, *names = l->peer_tenants[i];
+    char reason[REASON_BYTES];
 
-    if (names == NULL)
+    if (l->peer_tenants[i] == NULL)
         return peer_fail(l, i, NULL, "needs `tenants`, the list of tenants that it may ask for");
-    for (char *name = strtok_r(names, "+", &rest); name != NULL;
-         name = strtok_r(NULL, "+", &rest)) {
-        uint32_t slot;
-
-        if (config_tenant_slot(l->config, name, &slot) != TERN_OK)
-            return peer_fail(l, i, "tenants", "there is no tenant %.80s", name);
-        l->config->peers[i].tenants |= (uint64_t)1 << slot;
-    }
+    if (config_peer_tenants(l->config, l->peer_tenants[i], &l->config->peers[i].tenants, reason) !=
+        TERN_OK)
+        return peer_fail(l, i, "tenants", "%s", reason);
     return TERN_OK;
 }
 
@@ -520,13 +515,6 @@ static enum tern_err check_rdma(struct loader *l)
     return TERN_OK;
 }
 
-static bool core_holds(const struct config *config)
-{
-    size_t arena;
-
-    return core_size(&config->limits, &arena) == TERN_OK;
-}
-
 /* T22: each tenant has a reserved part of every shared table, no matter what the others use. */
 static enum tern_err check_shares(struct loader *l)
 {
@@ -603,6 +591,8 @@ static enum tern_err check_all(struct loader *l)
 
 enum tern_err config_check(struct loader *l)
 {
+    size_t arena;
+
     TRY(check_tls(l));
     TRY(check_peers(l));
     TRY(check_ports(l));
@@ -612,7 +602,7 @@ enum tern_err config_check(struct loader *l)
     TRY(config_check_spill(l));
     TRY(check_rdma(l));
     TRY(check_shares(l));
-    if (!core_holds(l->config))
+    if (core_size(&l->config->limits, &arena) != TERN_OK)
         return loader_fail(l, ORIGIN_DEFAULT, "", -1, NULL,
                            "limits: the sum of the tables is more than the core can hold");
     return check_all(l);

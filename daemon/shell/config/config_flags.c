@@ -70,51 +70,35 @@ static enum tern_err list_flag(struct loader *l, const char *list, const char *a
     return TERN_OK;
 }
 
-static enum tern_err one_flag(struct pass *p, int key, const char *arg)
-{
-    struct loader *l = p->loader;
-
-    if (key == KEY_CONFIG) {
-        if (strlen(arg) >= sizeof l->config->file)
-            return loader_fail(l, ORIGIN_FLAG, "", -1, "config", "path too long");
-        strcpy(l->config->file, arg);
-        return TERN_OK;
-    }
-    if (key == KEY_CHECK) {
-        l->config->check_only = true;
-        return TERN_OK;
-    }
-    if (key == KEY_PLAN) {
-        l->config->plan_only = true;
-        return TERN_OK;
-    }
-    if (p->first)
-        return TERN_OK;
-    if (key == KEY_TENANT || key == KEY_PEER)
-        return list_flag(l, key == KEY_TENANT ? "tenants" : "peers", arg);
-    /* A bool flag without a value means true. */
-    return loader_set(l, (size_t)(key - KEY_SETTING), arg == NULL ? "true" : arg, ORIGIN_FLAG);
-}
-
-static bool is_our_key(int key)
-{
-    return key == KEY_CONFIG || key == KEY_CHECK || key == KEY_PLAN || key == KEY_TENANT ||
-           key == KEY_PEER ||
-           (key >= KEY_SETTING && (size_t)(key - KEY_SETTING) < config_settings_n);
-}
-
 static error_t parse_flag(int key, char *arg, struct argp_state *state)
 {
     struct pass *p = state->input;
+    struct loader *l = p->loader;
 
-    if (key == ARGP_KEY_ARG) {
-        loader_fail(p->loader, ORIGIN_FLAG, "", -1, NULL, "%s: flags only, see --help", arg);
-        p->err = TERN_INVALID;
-        return EINVAL;
+    switch (key) {
+    case KEY_CONFIG:
+        if (strlen(arg) < sizeof l->config->file)
+            strcpy(l->config->file, arg);
+        else
+            p->err = loader_fail(l, ORIGIN_FLAG, "", -1, "config", "path too long");
+        break;
+    case KEY_CHECK: l->config->check_only = true; break;
+    case KEY_PLAN: l->config->plan_only = true; break;
+    case KEY_TENANT:
+    case KEY_PEER:
+        if (!p->first)
+            p->err = list_flag(l, key == KEY_TENANT ? "tenants" : "peers", arg);
+        break;
+    case ARGP_KEY_ARG:
+        p->err = loader_fail(l, ORIGIN_FLAG, "", -1, NULL, "%s: flags only, see --help", arg);
+        break;
+    default:
+        if (key < KEY_SETTING || (size_t)(key - KEY_SETTING) >= config_settings_n)
+            return ARGP_ERR_UNKNOWN;
+        if (!p->first) /* a bool flag without a value means true */
+            p->err =
+                loader_set(l, (size_t)(key - KEY_SETTING), arg == NULL ? "true" : arg, ORIGIN_FLAG);
     }
-    if (!is_our_key(key))
-        return ARGP_ERR_UNKNOWN;
-    p->err = one_flag(p, key, arg);
     return p->err == TERN_OK ? 0 : EINVAL;
 }
 
@@ -150,7 +134,7 @@ static void keys_list(char ret[KEYS_BYTES], const char *what, const struct setti
 
 static void options_build(struct options *o)
 {
-    static const struct argp_option lists[] = {
+    const struct argp_option others[] = {
         {"config", KEY_CONFIG, "FILE", 0, "YAML file; flags override what it says", 1},
         {"check-config", KEY_CHECK, NULL, 0,
          "Print the configuration in force and exit; status 0 only if it is valid, the TLS files "
@@ -161,20 +145,17 @@ static void options_build(struct options *o)
          "Print what the configuration needs of a host and exit: memory, memory locked for RDMA, "
          "rails, descriptors. Any machine can plan for another one",
          1},
-    };
-    const struct argp_option entries[] = {
         {"tenant", KEY_TENANT, "KEY=VALUE,...", 0, o->tenant, 1},
         {"peer", KEY_PEER, "KEY=VALUE,...", 0, o->peer, 1},
     };
-    size_t n = (sizeof lists + sizeof entries) / sizeof *lists;
+    size_t n = sizeof others / sizeof *others;
     const char *section = "";
     int group = 1;
 
     memset(o, 0, sizeof *o);
     keys_list(o->tenant, "tenant", config_tenant_fields, TENANT_FIELDS, "");
     keys_list(o->peer, "peer", config_peer_fields, PEER_FIELDS, ", tenants=NAME+NAME");
-    memcpy(o->v, lists, sizeof lists);
-    memcpy(o->v + sizeof lists / sizeof *lists, entries, sizeof entries);
+    memcpy(o->v, others, sizeof others);
     for (size_t i = 0; i < config_settings_n; i++) {
         const struct setting *s = &config_settings[i];
         bool has_initial = s->initial != NULL && *s->initial != '\0';

@@ -12,26 +12,24 @@ const char *config_peer_wrong(const struct config_peer *peer)
     return NULL;
 }
 
-static enum tern_err tenants_read(const struct config *config, const char *names, uint64_t *ret,
-                                  char why[CONFIG_WHY_BYTES])
+enum tern_err config_peer_tenants(const struct config *config, const char *names, uint64_t *ret,
+                                  char why[REASON_BYTES])
 {
-    while (names != NULL && *names != '\0') {
-        size_t n = strcspn(names, "+");
-        char name[CONFIG_NAME_BYTES];
+    for (size_t n; *names != '\0'; names += n + (names[n] == '+')) {
+        char name[CONFIG_NAME_BYTES] = "";
         uint32_t slot;
 
-        snprintf(name, sizeof name, "%.*s", n < sizeof name ? (int)n : 0, names);
+        n = strcspn(names, "+");
+        if (n < sizeof name)
+            memcpy(name, names, n);
         if (config_tenant_slot(config, name, &slot) != TERN_OK) {
-            snprintf(why, CONFIG_WHY_BYTES, "tenants: there is no tenant %.80s", name);
+            snprintf(why, REASON_BYTES, "there is no tenant %.*s", n < 80 ? (int)n : 80, names);
             return TERN_INVALID;
         }
         *ret |= (uint64_t)1 << slot;
-        names += n + (names[n] == '+');
     }
-    if (*ret != 0)
-        return TERN_OK;
-    snprintf(why, CONFIG_WHY_BYTES, "tenants: needs the tenants that it may ask for, NAME+NAME");
-    return TERN_INVALID;
+    snprintf(why, REASON_BYTES, "needs the tenants that it may ask for, NAME+NAME");
+    return *ret != 0 ? TERN_OK : TERN_INVALID;
 }
 
 enum tern_err config_peer_read(const struct config *config, const struct config_peer_text *text,
@@ -57,7 +55,11 @@ enum tern_err config_peer_read(const struct config *config, const struct config_
         snprintf(why, CONFIG_WHY_BYTES, "%s", wrong);
         return TERN_INVALID;
     }
-    return tenants_read(config, text->tenants, &ret->tenants, why);
+    if (config_peer_tenants(config, text->tenants != NULL ? text->tenants : "", &ret->tenants,
+                            reason) == TERN_OK)
+        return TERN_OK;
+    snprintf(why, CONFIG_WHY_BYTES, "tenants: %s", reason);
+    return TERN_INVALID;
 }
 
 const char *config_peer_origin(const struct config_peer *peer)

@@ -100,8 +100,7 @@ struct loader {
 #define REASON_BYTES 256
 enum tern_err value_parse(const struct setting *s, const char *text, void *base,
                           char ret_reason[REASON_BYTES]);
-void value_print(const struct setting *s, const void *base, FILE *out);
-/* The same text, cut to `cap`. Allocates nothing. */
+/* The text that is read as that value, cut to `cap`. Allocates nothing. */
 #define VALUE_TEXT_BYTES 8448 /* enough for any value */
 void value_text(const struct setting *s, const void *base, char *ret, size_t cap);
 
@@ -150,6 +149,9 @@ enum tern_err config_resolve(struct loader *l);
 
 /* config_peer.c: the fault in the entry of a peer that has a name; NULL: none. */
 const char *config_peer_wrong(const struct config_peer *peer);
+/* Reads NAME+NAME into the bits of those tenants. INVALID: an unknown name, or none. */
+enum tern_err config_peer_tenants(const struct config *config, const char *names, uint64_t *ret,
+                                  char why[REASON_BYTES]);
 
 /* Derives settings that have neither a value nor a fixed default. */
 void config_derive(struct loader *l);

@@ -334,11 +334,3 @@ void value_text(const struct setting *s, const void *base, char *ret, size_t cap
         break;
     }
 }
-
-void value_print(const struct setting *s, const void *base, FILE *out)
-{
-    char text[VALUE_TEXT_BYTES];
-
-    value_text(s, base, text, sizeof text);
-    fputs(text, out);
-}

@@ -3,13 +3,18 @@
 
 #include "shell/config/config_table.h"
 
+static void print(const char *indent, const struct setting *s, const void *base, FILE *out)
+{
+    char text[VALUE_TEXT_BYTES];
+
+    value_text(s, base, text, sizeof text);
+    fprintf(out, "%s%s: %s\n", indent, s->key, text);
+}
+
 static void print_entry(const struct setting *fields, size_t n, const void *base, FILE *out)
 {
-    for (size_t i = 0; i < n; i++) {
-        fprintf(out, "  %s %s: ", i == 0 ? "-" : " ", fields[i].key);
-        value_print(&fields[i], base, out);
-        fputc('\n', out);
-    }
+    for (size_t i = 0; i < n; i++)
+        print(i == 0 ? "  - " : "    ", &fields[i], base, out);
 }
 
 void config_print(const struct config *config, FILE *out)
@@ -25,9 +30,7 @@ void config_print(const struct config *config, FILE *out)
         if (strcmp(section, s->section) != 0)
             fprintf(out, "%s:\n", s->section);
         section = s->section;
-        fprintf(out, "%s%s: ", *section == '\0' ? "" : "  ", s->key);
-        value_print(s, config, out);
-        fputc('\n', out);
+        print(*section == '\0' ? "" : "  ", s, config, out);
     }
     if (config_tenants(config) > 0)
         fputs("tenants:\n", out);
