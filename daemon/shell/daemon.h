@@ -10,7 +10,6 @@
 #include "seam/disk/disk.h"
 #include "seam/io/closer.h"
 #include "seam/xfer/xfer.h"
-#include "shell/admin/refusals.h"
 #include "shell/alarm/alarms.h"
 #include "shell/config/config.h"
 #include "shell/conn/conn.h"
@@ -72,6 +71,20 @@ struct engine_watch {
 struct pool_watch {
     uint32_t gen;
     char names[GROUPS_MAX][GROUP_NAME_MAX];
+};
+
+#define REFUSAL_TEXT_BYTES 256 /* longer texts are cut */
+
+/* Refusals of a tenant, for operators: counts by error, and the text of the last one. */
+struct refusals {
+    uint64_t errors[TERN_ERR_COUNT]; /* answers and operations of a Step; [TERN_OK] stays 0 */
+    enum tern_err last;              /* TERN_OK: none so far */
+    enum op last_op;
+    char last_text[REFUSAL_TEXT_BYTES]; /* "": the error alone */
+    uint64_t last_ns;
+    /* Time of the last refusal of each kind; 0: none. share_ns: for the tenant's share of a table;
+     * exhausted_ns: POOL_EXHAUSTED, except the disk's; quota_ns: QUOTA. */
+    uint64_t share_ns[CORE_SHARES], exhausted_ns, quota_ns;
 };
 
 /* The disk tier as the log and operators see it. */
@@ -162,6 +175,9 @@ void daemon_run_queue(struct daemon *d);
 uint32_t daemon_batches_bound(const struct core_limits *l);
 /* The most queued events: each outstanding operation reports each kind of event once. */
 uint32_t daemon_queue_bound(const struct core_limits *l, uint32_t procs);
+
+/* Counts the refusals of an answer: its own, or those of a Step's operations. */
+void refusals_note(struct refusals *refusals, const struct reply *reply, uint64_t now_ns);
 
 /* Begins to watch an engine that joined; a second call for the same engine does nothing. */
 void engine_watch_begin(struct daemon *d, struct engine_id engine);

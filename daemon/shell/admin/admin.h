@@ -11,7 +11,6 @@
 #include "seam/io/io.h"
 #include "seam/mem/mem.h"
 #include "seam/xfer/xfer.h"
-#include "shell/admin/refusals.h"
 #include "shell/admin/text_out.h"
 #include "shell/alarm/alarms.h"
 #include "shell/config/config.h"

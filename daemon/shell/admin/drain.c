@@ -2,7 +2,6 @@
 #include "shell/admin/operator.h"
 
 #include "shell/log/log.h"
-#include "shell/log/notify.h"
 
 #define DRAIN_GRACE_NS 50000000u                  /* to send the last answers */
 #define DRAIN_TELL_NS  (TICK_NS + DRAIN_GRACE_NS) /* before the deadline, to answer who waits */

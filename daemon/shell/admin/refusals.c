@@ -1,7 +1,7 @@
-/* See refusals.h. */
-#include "shell/admin/refusals.h"
-
+/* Counts refusals for operators: dispatch.c and request.c report them, status shows them. */
 #include <stdio.h>
+
+#include "shell/daemon.h"
 
 /* The error answer to a request. */
 struct refusal {

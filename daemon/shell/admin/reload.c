@@ -8,10 +8,7 @@
 #include "base/container.h"
 #include "base/err.h"
 #include "seam/io/io_threads.h"
-#include "shell/config/config_change.h"
-#include "shell/conn/tenant_join.h"
 #include "shell/log/log.h"
-#include "shell/log/notify.h"
 
 #define RELOAD_STOP_NS 2000000000u /* wait at the end for a read in progress */
 

@@ -1,7 +1,5 @@
-/* See config_change.h. Invariant: nothing here allocates, and each peer costs at most a search by
+/* See config.h. Invariant: nothing here allocates, and each peer costs at most a search by
  * name, because the owner thread compares thousands of peers. */
-#include "shell/config/config_change.h"
-
 #include <stdio.h>
 #include <string.h>
 

@@ -1,11 +1,10 @@
-/* See tenant_join.h. */
-#include "shell/conn/tenant_join.h"
-
+/* See conn.h. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/err.h"
+#include "shell/daemon.h"
 #include "shell/log/log.h"
 
 static uint32_t engines_of(const struct daemon *d, uint32_t tenant)

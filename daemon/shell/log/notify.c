@@ -1,5 +1,5 @@
-/* The service manager's notification protocol. See notify.h. */
-#include "shell/log/notify.h"
+/* The service manager's notification protocol. See log.h. */
+#include "shell/log/log.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -11,8 +11,6 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
-
-#include "shell/log/log.h"
 
 static struct {
     int fd; /* -1: no manager to notify */

@@ -17,7 +17,6 @@
 #include "shell/admin/operator.h"
 #include "shell/config/plan.h"
 #include "shell/log/log.h"
-#include "shell/log/notify.h"
 #include "shell/loop/loop.h"
 
 /* ---- what reports to us ---- */

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shell/config/config_change.h"
+#include "shell/config/config.h"
 #include "shell/config/config_table.h"
 #include "testing/test.h"
 

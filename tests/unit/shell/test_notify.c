@@ -7,7 +7,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "shell/log/notify.h"
+#include "shell/log/log.h"
 #include "testing/test.h"
 
 #define GIVE_UP_S 60 /* the alarm ends the test */
