@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SHOWN_BYTES 40 /* of an argument, in an answer */
+#include "proto/shown.h"
+
+#define ARG_BYTES 41 /* of an argument, in an answer */
 
 static bool number(const char *text, uint32_t max, uint32_t *ret)
 {
@@ -17,16 +19,6 @@ static bool number(const char *text, uint32_t max, uint32_t *ret)
         return false;
     *ret = (uint32_t)v;
     return true;
-}
-
-/* Copies at most SHOWN_BYTES of the text; other than printable characters become '?'. */
-static void shown(const char *arg, size_t n, char ret[SHOWN_BYTES + 1])
-{
-    size_t i;
-
-    for (i = 0; i < n && i < SHOWN_BYTES; i++)
-        ret[i] = (char)(arg[i] >= ' ' && arg[i] <= '~' ? arg[i] : '?');
-    ret[i] = '\0';
 }
 
 enum tern_err admin_refuse(char why[ADMIN_WHY_BYTES], enum tern_err err, const char *format, ...)
@@ -42,12 +34,13 @@ enum tern_err admin_refuse(char why[ADMIN_WHY_BYTES], enum tern_err err, const c
 static enum tern_err unknown(const char *command, const char *arg, const struct admin_arg *takes,
                              size_t ntakes, char why[ADMIN_WHY_BYTES])
 {
-    char key[SHOWN_BYTES + 1], name[SHOWN_BYTES + 1];
+    char key[ARG_BYTES], name[ARG_BYTES];
     size_t at;
 
-    shown(arg, strcspn(arg, "="), key);
-    shown(command, strlen(command), name);
-    at = (size_t)snprintf(why, ADMIN_WHY_BYTES, "%s takes no '%s': it takes", name, key);
+    shown(key, sizeof key, arg);
+    shown(name, sizeof name, command);
+    at = (size_t)snprintf(why, ADMIN_WHY_BYTES, "%s takes no '%.*s': it takes", name,
+                          (int)strcspn(key, "="), key);
     for (size_t i = 0; i < ntakes && at < ADMIN_WHY_BYTES; i++)
         at += (size_t)snprintf(why + at, ADMIN_WHY_BYTES - at, "%s %s=", i > 0 ? "," : "",
                                takes[i].key);
@@ -61,7 +54,7 @@ enum tern_err admin_args(const char *command, char *const *args, size_t nargs,
 {
     for (size_t i = 0; i < nargs; i++) {
         size_t n = strcspn(args[i], "="), k = 0;
-        char value[SHOWN_BYTES + 1];
+        char value[ARG_BYTES];
 
         while (k < ntakes && (args[i][n] != '=' || strlen(takes[k].key) != n ||
                               strncmp(args[i], takes[k].key, n) != 0))
@@ -71,7 +64,7 @@ enum tern_err admin_args(const char *command, char *const *args, size_t nargs,
         if (!takes[k].number) {
             *takes[k].text = args[i] + n + 1;
         } else if (!number(args[i] + n + 1, takes[k].max, takes[k].number)) {
-            shown(args[i] + n + 1, strlen(args[i] + n + 1), value);
+            shown(value, sizeof value, args[i] + n + 1);
             return admin_refuse(why, TERN_INVALID, "%s=%s: that is no number from 0 to %u",
                                 takes[k].key, value, takes[k].max);
         }

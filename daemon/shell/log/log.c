@@ -153,19 +153,14 @@ static void put_text(struct line *l, const char *text)
 static void put_value(struct line *l, const char *value)
 {
     const size_t plain = shown_plain(value, " \"=\\");
-    char one[SHOWN_CHAR_BYTES];
+    char quoted[sizeof l->text];
 
     if (plain > 0 && value[plain] == '\0') {
         put_text(l, value);
         return;
     }
     put_char(l, '"');
-    while (*value != '\0' && l->len < sizeof l->text) {
-        if (*value == '"' || *value == '\\')
-            put_char(l, '\\');
-        value += shown_char(value, one);
-        put_text(l, one);
-    }
+    put_text(l, shown_quoted(quoted, sizeof quoted, value));
     put_char(l, '"');
 }
 

@@ -71,16 +71,11 @@ static void put_hex(struct line *l, const char *key, uint64_t v)
 
 static void put_quoted(struct line *l, const char *key, const char *value)
 {
-    char one[SHOWN_CHAR_BYTES];
+    char quoted[LINE_BYTES];
 
     put(l, key);
     put(l, "\"");
-    while (*value != '\0') {
-        if (*value == '"' || *value == '\\')
-            put(l, "\\");
-        value += shown_char(value, one);
-        put(l, one);
-    }
+    put(l, shown_quoted(quoted, sizeof quoted, value));
     put(l, "\"");
 }
 
