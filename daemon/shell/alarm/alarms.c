@@ -1,5 +1,5 @@
-/* See alarms.h. Evaluates the conditions of alarm.c for this daemon; `sources` has a row with the
- * function of each kind of alarm. */
+/* See alarms.h. Evaluates the conditions of alarm.c for this daemon; each kind has a function of
+ * its word in the table. */
 #include "shell/alarm/alarms.h"
 
 #include <stdarg.h>
@@ -32,7 +32,7 @@ __attribute__((format(printf, 2, 3))) static void say(const struct asked *a, con
     va_end(args);
 }
 
-static enum alarm_fact quarantine(const struct asked *a)
+static enum alarm_fact quarantine_old(const struct asked *a)
 {
     const struct config *c = a->d->config;
     struct transfer_view t;
@@ -46,7 +46,7 @@ static enum alarm_fact quarantine(const struct asked *a)
     return alarm_quarantine(&v, a->now_ns);
 }
 
-static enum alarm_fact backlog(const struct asked *a)
+static enum alarm_fact retire_backlog(const struct asked *a)
 {
     uint32_t retires = a->d->limits.retires;
     struct core_view v;
@@ -56,7 +56,7 @@ static enum alarm_fact backlog(const struct asked *a)
     return alarm_backlog(&v, retires);
 }
 
-static enum alarm_fact full(const struct asked *a)
+static enum alarm_fact spill_full(const struct asked *a)
 {
     const struct config *c = a->d->config;
     struct disk_stats v = {0};
@@ -68,7 +68,7 @@ static enum alarm_fact full(const struct asked *a)
     return alarm_fact_of(v.full);
 }
 
-static enum alarm_fact failing(const struct asked *a)
+static enum alarm_fact spill_failing(const struct asked *a)
 {
     struct disk_stats v = {0};
 
@@ -81,7 +81,7 @@ static enum alarm_fact failing(const struct asked *a)
     return alarm_fact_of(v.failing);
 }
 
-static enum alarm_fact over(const struct asked *a)
+static enum alarm_fact step_over_bound(const struct asked *a)
 {
     const struct steps_over *v = core_steps_over(a->d->core);
 
@@ -98,7 +98,7 @@ static bool engine_of(const struct asked *a, struct engine_view *ret)
            core_engine_view(a->d->core, a->i, ret);
 }
 
-static enum alarm_fact step(const struct asked *a)
+static enum alarm_fact step_overdue(const struct asked *a)
 {
     uint64_t limit_ns = (uint64_t)a->d->config->deadlines.step_alarm_ms * MS_NS;
     struct engine_view e;
@@ -115,7 +115,7 @@ static enum alarm_fact step(const struct asked *a)
     return alarm_fact_of(engine_overdue(&e, limit_ns, a->now_ns));
 }
 
-static enum alarm_fact stuck(const struct asked *a)
+static enum alarm_fact engine_stuck(const struct asked *a)
 {
     struct engine_view e;
 
@@ -138,12 +138,12 @@ static enum alarm_fact refusal(const struct asked *a, enum tern_err err, uint64_
     return alarm_refused(last_ns, a->now_ns);
 }
 
-static enum alarm_fact memory(const struct asked *a)
+static enum alarm_fact memory_exhausted(const struct asked *a)
 {
     return refusal(a, TERN_POOL_EXHAUSTED, a->d->refusals[a->i].exhausted_ns);
 }
 
-static enum alarm_fact quota(const struct asked *a)
+static enum alarm_fact quota_reached(const struct asked *a)
 {
     return refusal(a, TERN_QUOTA, a->d->refusals[a->i].quota_ns);
 }
@@ -153,7 +153,7 @@ static bool share_of(const struct daemon *d, uint32_t i, struct share_view *ret)
     return core_share_view(d->core, (struct share_of){i % CORE_SHARES, i / CORE_SHARES}, ret);
 }
 
-static enum alarm_fact share(const struct asked *a)
+static enum alarm_fact share_exhausted(const struct asked *a)
 {
     struct share_view v;
 
@@ -163,7 +163,7 @@ static enum alarm_fact share(const struct asked *a)
                          a->now_ns);
 }
 
-static enum alarm_fact peer(const struct asked *a)
+static enum alarm_fact peer_down(const struct asked *a)
 {
     const struct config *c = a->d->config;
     const struct peer_link *l;
@@ -178,7 +178,7 @@ static enum alarm_fact peer(const struct asked *a)
     return link_serves(l) ? ALARM_IS_NOT : ALARM_IS;
 }
 
-static enum alarm_fact gpu(const struct asked *a)
+static enum alarm_fact device_lost(const struct asked *a)
 {
     struct mem_device_view v;
 
@@ -200,18 +200,9 @@ static uint32_t gpus_of(const struct daemon *d)
 }
 
 static enum alarm_fact (*const sources[ALARM_KINDS])(const struct asked *a) = {
-    [ALARM_KIND_QUARANTINE_OLD] = quarantine,
-    [ALARM_KIND_STEP_OVERDUE] = step,
-    [ALARM_KIND_ENGINE_STUCK] = stuck,
-    [ALARM_KIND_RETIRE_BACKLOG] = backlog,
-    [ALARM_KIND_SPILL_FULL] = full,
-    [ALARM_KIND_SPILL_FAILING] = failing,
-    [ALARM_KIND_STEP_OVER] = over,
-    [ALARM_KIND_SHARE_EXHAUSTED] = share,
-    [ALARM_KIND_MEMORY_EXHAUSTED] = memory,
-    [ALARM_KIND_QUOTA_REACHED] = quota,
-    [ALARM_KIND_PEER_DOWN] = peer,
-    [ALARM_KIND_DEVICE_LOST] = gpu,
+#define X(NAME, word, ...) [ALARM_KIND_##NAME] = word,
+    ALARM_TABLE(X)
+#undef X
 };
 
 static uint32_t count_of(const struct daemon *d, enum alarm_of of)
