@@ -29,11 +29,6 @@ static struct client_conn *conn_of(struct io_op *op)
     return container_of(op, struct client_conn, bell.op);
 }
 
-static int pid_of(const struct client_conn *c)
-{
-    return (int)proc_pid(&c->d->procs, c->proc);
-}
-
 static void bell_closed(void *ctx)
 {
     struct client_conn *c = ctx;
@@ -109,7 +104,7 @@ static void drained(struct io_op *op, int32_t res, uint32_t flags, uint32_t buff
         bell_close(c);
     } else if (res < 0) {
         bell_state_move(&c->bell.state, BELL_DEAF);
-        log_event(LEVEL_WARN, "bell_lost", "conn=%u pid=%d reason=%s", c->slot, pid_of(c),
+        log_event(LEVEL_WARN, "bell_lost", "conn=%u pid=%d reason=%s", c->slot, c->pid,
                   strerror(-res));
     } else if (rests) {
         bell_state_move(&c->bell.state, BELL_RESTING);
@@ -195,7 +190,7 @@ void conn_fds_unsent(struct client_conn *c)
     c->fds.unread_at = 0;
     log_event(LEVEL_WARN, "descriptors_in_flight",
               "tenant=%s pid=%d limit=%" PRIu64 " in_flight=%" PRIu64 " reason=%s",
-              config_tenant_word(c->d->config, c->tenant), pid_of(c), (uint64_t)files.rlim_cur,
+              config_tenant_word(c->d->config, c->tenant), c->pid, (uint64_t)files.rlim_cur,
               plan_descriptors_in_flight(c->d->config),
               "processes of the daemon's user have more descriptors in unread messages than the "
               "limit: raise LimitNOFILE= above `in_flight`, and run only ternd as that user");
@@ -237,7 +232,7 @@ void conn_fds_end(struct client_conn *c)
         return;
     c->fds.ended = fcntl(c->stream.fd, F_DUPFD_CLOEXEC, 0);
     if (c->fds.ended < 0) {
-        log_event(LEVEL_WARN, "descriptors_unowned", "conn=%u pid=%d reason=%s", c->slot, pid_of(c),
+        log_event(LEVEL_WARN, "descriptors_unowned", "conn=%u pid=%d reason=%s", c->slot, c->pid,
                   strerror(errno));
         return;
     }

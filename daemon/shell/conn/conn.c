@@ -80,12 +80,6 @@ void conns_finish(struct daemon *d)
 
 /* ---- the end ---- */
 
-/* For the log; 0: unknown. */
-static int pid_of(const struct client_conn *c)
-{
-    return conn_is_admin(c) ? c->pid : (int)proc_pid(&c->d->procs, c->proc);
-}
-
 static bool known_to_core(const struct client_conn *c)
 {
     return c->state == CLIENT_CONN_GREETING || c->state == CLIENT_CONN_OPEN;
@@ -100,7 +94,7 @@ static void on_closed(struct stream *s, const char *why)
 
     /* Users need the reason when we end a connection; a client's own end is only a debug event. */
     log_event(s->peer_closed ? LEVEL_DEBUG : LEVEL_INFO, "conn_closed", "conn=%u pid=%d reason=%s",
-              c->slot, pid_of(c), why);
+              c->slot, c->pid, why);
     client_conn_state_move(&c->state, CLIENT_CONN_CLOSED);
     d->conns.open--;
     c->share->open--;
@@ -216,7 +210,7 @@ static void greet(struct client_conn *c, const struct frame_header *h, const uin
         stream_finish(&c->stream, "refused");
         return;
     }
-    log_event(LEVEL_DEBUG, "hello", "conn=%u pid=%d client=%s " LOG_TRACE, c->slot, pid_of(c),
+    log_event(LEVEL_DEBUG, "hello", "conn=%u pid=%d client=%s " LOG_TRACE, c->slot, c->pid,
               hello->client ? hello->client : "", hello->trace_id);
     client_conn_state_move(&c->state, CLIENT_CONN_OPEN);
     c->last_request = h->request_id;
@@ -253,7 +247,7 @@ static void on_brought(struct stream *s)
     struct client_conn *c = conn_of(s);
 
     c->d->conns.brought++;
-    log_descriptors_sent(conn_share_name(c->share), 1, pid_of(c));
+    log_descriptors_sent(conn_share_name(c->share), 1, c->pid);
 }
 
 static size_t on_fds_refused(struct stream *s, const struct frame_header *h,
@@ -276,7 +270,7 @@ static void on_aside(struct stream *s, uint64_t ns)
     const struct client_conn *c = conn_of(s);
 
     log_event(LEVEL_WARN, "conn_aside", "conn=%u pid=%d send_us=%" PRIu64 " reason=%s", c->slot,
-              pid_of(c), ns / 1000,
+              c->pid, ns / 1000,
               "calls on the client's socket take long, or the client sends a few bytes at a time, "
               "so a kernel thread serves the socket: let few epolls and threads wait on it");
 }
@@ -291,8 +285,8 @@ static const struct stream_ops conn_stream_ops = {.frame = on_frame,
 
 /* ---- the beginning ---- */
 
-/* Reads who the operator is, for the log of operators' commands. */
-static void know_operator(struct client_conn *c, int fd)
+/* Reads whose the connection is, for the log. */
+static void know_caller(struct client_conn *c, int fd)
 {
     struct ucred cred = {.uid = UINT32_MAX};
     socklen_t len = sizeof(cred);
@@ -389,8 +383,7 @@ static enum door_verdict enter(void *share, int fd)
     c->fds.unread_at = 0;
     c->refusal_text = "";
     c->proc = NONE;
-    if (tenant == NONE)
-        know_operator(c, fd);
+    know_caller(c, fd);
     c->refusal = admit(d, tenant, fd, &c->proc, &c->refusal_text);
     client_conn_state_move(&c->state,
                            c->refusal == TERN_OK ? CLIENT_CONN_GREETING : CLIENT_CONN_REFUSED);

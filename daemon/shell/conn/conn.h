@@ -41,8 +41,8 @@ struct client_conn {
     struct conn_share *share; /* of its tenant, or of the operators */
     uint32_t slot, tenant;    /* tenant NONE: an operator */
     uint32_t proc;            /* NONE: an operator */
-    int32_t pid;              /* an operator's process, from its socket; 0: not visible */
-    uint32_t uid;             /* an operator's user */
+    int32_t pid;              /* its process, for the log; 0: not visible */
+    uint32_t uid;             /* the user of that process */
     uint32_t engine;          /* slot of the engine that it joined; NONE */
     struct client_bell bell;
     struct conn_fds fds;
