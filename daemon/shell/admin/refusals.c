@@ -11,21 +11,10 @@ struct refusal {
     const struct shortage *shortage;
 };
 
-static void put_words(struct refusals *refusals, const struct refusal *r)
-{
-    const struct shortage *s = r->shortage;
-
-    if (r->err == TERN_POOL_EXHAUSTED && s->needed && !(r->text && *r->text))
-        snprintf(refusals->last_text, sizeof refusals->last_text,
-                 "group %u of the pool needs %u pages, and %u are free, %u evictable and %u "
-                 "retiring",
-                 s->group, s->needed, s->free, s->evictable, s->retiring);
-    else
-        snprintf(refusals->last_text, sizeof refusals->last_text, "%s", r->text ? r->text : "");
-}
-
 static void note(struct refusals *refusals, const struct refusal *r, uint64_t now_ns)
 {
+    const struct shortage *s = r->shortage;
+    const char *text = r->text ? r->text : "";
     enum tern_err err = r->err;
     uint32_t table;
 
@@ -40,8 +29,13 @@ static void note(struct refusals *refusals, const struct refusal *r, uint64_t no
     refusals->errors[err]++;
     refusals->last = err;
     refusals->last_op = r->op;
-    put_words(refusals, r);
     refusals->last_ns = now_ns;
+    snprintf(refusals->last_text, sizeof refusals->last_text, "%s", text);
+    if (err == TERN_POOL_EXHAUSTED && s->needed && !*text)
+        snprintf(refusals->last_text, sizeof refusals->last_text,
+                 "group %u of the pool needs %u pages, and %u are free, %u evictable and %u "
+                 "retiring",
+                 s->group, s->needed, s->free, s->evictable, s->retiring);
 }
 
 void refusals_note(struct refusals *refusals, const struct reply *reply, uint64_t now_ns)

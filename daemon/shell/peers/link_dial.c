@@ -154,19 +154,6 @@ static void resolve_failed(struct peer_link *l, const struct resolve_answer *a, 
         connect_next(l, now_ns);
 }
 
-static void resolve_answered(struct peer_link *l, const struct resolve_answer *a, uint64_t now_ns)
-{
-    check(l->state == PEER_LINK_RESOLVING);
-    if (a->err != TERN_OK) {
-        resolve_failed(l, a, now_ns);
-        return;
-    }
-    l->resolve_error[0] = '\0';
-    take_addresses(l, a);
-    l->next_addr = 0;
-    connect_next(l, now_ns);
-}
-
 static void resolve_timed_out(struct peer_link *l, uint64_t now_ns)
 {
     const struct resolve_answer a = {.err = TERN_TIMED_OUT,
@@ -271,8 +258,17 @@ void link_dial_tick(struct peer_link *l, uint64_t now_ns)
 static void resolved(void *ctx, uint32_t slot, const struct resolve_answer *answer)
 {
     struct daemon *d = ctx;
+    struct peer_link *l = &d->links.v[slot];
 
-    resolve_answered(&d->links.v[slot], answer, io_now_ns());
+    check(l->state == PEER_LINK_RESOLVING);
+    if (answer->err != TERN_OK) {
+        resolve_failed(l, answer, io_now_ns());
+        return;
+    }
+    l->resolve_error[0] = '\0';
+    take_addresses(l, answer);
+    l->next_addr = 0;
+    connect_next(l, io_now_ns());
 }
 
 enum tern_err links_names_init(struct daemon *d, char *why, size_t cap)

@@ -94,11 +94,6 @@ static void text(struct codec *c, char *v, size_t n)
     }
 }
 
-static void name(struct codec *c, char v[ENGINE_NAME_MAX])
-{
-    text(c, v, ENGINE_NAME_MAX);
-}
-
 static void device(struct codec *c, struct req_device *v)
 {
     v->named = truth(c, v->named);
@@ -228,7 +223,7 @@ static void ticket(struct codec *c, struct ticket *v)
 #define TAPE_CHOICE(of, member, limit)                                                             \
     (of).member = (__typeof__((of).member))within(c, (of).member, 0, (limit) + 1);
 #define TAPE_TRUTH(of, member, limit)  (of).member = truth(c, (of).member);
-#define TAPE_NAME(of, member, limit)   name(c, (of).member);
+#define TAPE_NAME(of, member, limit)   text(c, (of).member, ENGINE_NAME_MAX);
 #define TAPE_PEER(of, member, limit)   codec_u32(c, &(of).member);
 #define TAPE_DEVICE(of, member, limit) device(c, &(of).member);
 #define TAPE_GROUPS(of, member, limit) groups(c, &(of));
