@@ -76,7 +76,6 @@ struct admin_arg {
 enum tern_err admin_args(const char *command, char *const *args, size_t nargs,
                          const struct admin_arg *takes, size_t ntakes, char why[ADMIN_WHY_BYTES]);
 /* Writes the reason of a refusal and returns `err`. */
-enum tern_err admin_refuse(char why[ADMIN_WHY_BYTES], enum tern_err err, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+#define admin_refuse(why, err, ...) fail_with(why, ADMIN_WHY_BYTES, err, __VA_ARGS__)
 
 #endif

@@ -1,7 +1,6 @@
 /* See admin.h. */
 #include "shell/admin/admin.h"
 
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,16 +18,6 @@ static bool number(const char *text, uint32_t max, uint32_t *ret)
         return false;
     *ret = (uint32_t)v;
     return true;
-}
-
-enum tern_err admin_refuse(char why[ADMIN_WHY_BYTES], enum tern_err err, const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(why, ADMIN_WHY_BYTES, format, args);
-    va_end(args);
-    return err;
 }
 
 static enum tern_err unknown(const char *command, const char *arg, const struct admin_arg *takes,

@@ -77,9 +77,8 @@ enum tern_err reload_init(struct daemon *d, reload_read_done *read_done, char *w
         if (io_threads_create(&threads, &r->threads, &missing) == TERN_OK)
             return TERN_OK;
     }
-    snprintf(why, cap, "the thread that reads the configuration anew cannot be started: %s",
-             missing);
-    return TERN_INTERNAL;
+    return fail_with(why, cap, TERN_INTERNAL,
+                     "the thread that reads the configuration anew cannot be started: %s", missing);
 }
 
 /* If a disk blocks the thread, the thread and its memory stay. */

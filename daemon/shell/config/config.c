@@ -15,10 +15,8 @@ static enum tern_err loader_create(struct loader **ret, char *why, size_t why_ca
     struct loader *l = *ret = calloc(1, sizeof *l);
     char reason[REASON_BYTES];
 
-    if (l == NULL) {
-        snprintf(why, why_cap, "out of memory");
-        return TERN_INVALID;
-    }
+    if (l == NULL)
+        return fail_with(why, why_cap, TERN_INVALID, "out of memory");
     l->why = why;
     l->why_cap = why_cap;
     l->file_name = "";

@@ -22,14 +22,15 @@ enum tern_err config_peer_tenants(const struct config *config, const char *names
         n = strcspn(names, "+");
         if (n < sizeof name)
             memcpy(name, names, n);
-        if (config_tenant_slot(config, name, &slot) != TERN_OK) {
-            snprintf(why, REASON_BYTES, "there is no tenant %.*s", n < 80 ? (int)n : 80, names);
-            return TERN_INVALID;
-        }
+        if (config_tenant_slot(config, name, &slot) != TERN_OK)
+            return fail_with(why, REASON_BYTES, TERN_INVALID, "there is no tenant %.*s",
+                             n < 80 ? (int)n : 80, names);
         *ret |= (uint64_t)1 << slot;
     }
-    snprintf(why, REASON_BYTES, "needs the tenants that it may ask for, NAME+NAME");
-    return *ret != 0 ? TERN_OK : TERN_INVALID;
+    if (*ret != 0)
+        return TERN_OK;
+    return fail_with(why, REASON_BYTES, TERN_INVALID,
+                     "needs the tenants that it may ask for, NAME+NAME");
 }
 
 enum tern_err config_peer_read(const struct config *config, const struct config_peer_text *text,
@@ -44,22 +45,17 @@ enum tern_err config_peer_read(const struct config *config, const struct config_
         const struct setting *s = &config_peer_fields[f];
         const char *value = values[f] != NULL ? values[f] : s->initial;
 
-        if (value_parse(s, value != NULL ? value : "", ret, reason) != TERN_OK) {
-            snprintf(why, CONFIG_WHY_BYTES, "%s: %s, not \"%.80s\"", s->key, reason,
-                     value != NULL ? value : "");
-            return TERN_INVALID;
-        }
+        if (value_parse(s, value != NULL ? value : "", ret, reason) != TERN_OK)
+            return fail_with(why, CONFIG_WHY_BYTES, TERN_INVALID, "%s: %s, not \"%.80s\"", s->key,
+                             reason, value != NULL ? value : "");
     }
     wrong = config_peer_wrong(ret);
-    if (wrong != NULL) {
-        snprintf(why, CONFIG_WHY_BYTES, "%s", wrong);
-        return TERN_INVALID;
-    }
+    if (wrong != NULL)
+        return fail_with(why, CONFIG_WHY_BYTES, TERN_INVALID, "%s", wrong);
     if (config_peer_tenants(config, text->tenants != NULL ? text->tenants : "", &ret->tenants,
                             reason) == TERN_OK)
         return TERN_OK;
-    snprintf(why, CONFIG_WHY_BYTES, "tenants: %s", reason);
-    return TERN_INVALID;
+    return fail_with(why, CONFIG_WHY_BYTES, TERN_INVALID, "tenants: %s", reason);
 }
 
 const char *config_peer_origin(const struct config_peer *peer)

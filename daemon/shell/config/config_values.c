@@ -11,11 +11,7 @@
 #define NAME_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
 #define MODE_MAX   0777u
 
-static enum tern_err fail(char reason[REASON_BYTES], const char *text)
-{
-    snprintf(reason, REASON_BYTES, "%s", text);
-    return TERN_INVALID;
-}
+#define fail(reason, ...) fail_with(reason, REASON_BYTES, TERN_INVALID, __VA_ARGS__)
 
 /* Reads digits of `base` up to *ret_end, without sign, blank or 0x. Returns false for no digits or
  * more than 64 bits. */
@@ -81,14 +77,13 @@ static enum tern_err parse_number(const struct setting *s, const char *text, voi
     else if (ok)
         ok = *end == '\0';
     if (!ok)
-        return fail(reason, s->kind == VALUE_BYTES
-                                ? "must be a number of bytes, with K, M, G or T for powers of 1024"
-                                : "must be a whole number");
+        return fail(reason, "%s",
+                    s->kind == VALUE_BYTES
+                        ? "must be a number of bytes, with K, M, G or T for powers of 1024"
+                        : "must be a whole number");
     value <<= shift;
-    if (value < s->min || value > s->max) {
-        snprintf(reason, REASON_BYTES, "must be from %" PRIu64 " to %" PRIu64, s->min, s->max);
-        return TERN_INVALID;
-    }
+    if (value < s->min || value > s->max)
+        return fail(reason, "must be from %" PRIu64 " to %" PRIu64, s->min, s->max);
     store(field, s->size, value);
     return TERN_OK;
 }
@@ -131,10 +126,8 @@ static enum tern_err parse_path(const struct setting *s, const char *text, void 
 {
     if (text[0] != '/' || text[1] == '\0')
         return fail(reason, "must be an absolute path");
-    if (strlen(text) >= s->size) {
-        snprintf(reason, REASON_BYTES, "must be shorter than %zu bytes", s->size);
-        return TERN_INVALID;
-    }
+    if (strlen(text) >= s->size)
+        return fail(reason, "must be shorter than %zu bytes", s->size);
     for (const char *c = text; *c != '\0'; c++)
         if ((unsigned char)*c < ' ' || *c == 0x7f)
             return fail(reason, "must not contain control characters");
@@ -160,15 +153,15 @@ static enum tern_err parse_endpoint(const struct setting *s, const char *text, v
     }
     if (end == NULL || !digits(end + 1, 10, &port, &number_end) || *number_end != '\0' ||
         port > UINT16_MAX)
-        return fail(reason, wanted);
+        return fail(reason, "%s", wanted);
     n = (size_t)(end - host);
     if (*host == '[') {
         if (n < 2 || host[n - 1] != ']')
-            return fail(reason, wanted);
+            return fail(reason, "%s", wanted);
         host++;
         n -= 2;
     } else if (memchr(host, ':', n) != NULL) {
-        return fail(reason, wanted);
+        return fail(reason, "%s", wanted);
     }
     if (n >= sizeof e.host)
         return fail(reason, HOST_NAME_WANTED);
@@ -192,7 +185,7 @@ static enum tern_err parse_transport(const char *text, void *field, char reason[
             *(enum xfer_transport *)field = (enum xfer_transport)i;
             return TERN_OK;
         }
-    return fail(reason, words);
+    return fail(reason, "%s", words);
 }
 
 /* A number, or `auto`. */
@@ -223,10 +216,8 @@ static enum tern_err parse_names(const struct setting *s, const char *text,
     for (char *rest = copy, *one; strcmp(text, s->initial) != 0 && (one = strsep(&rest, "+"));) {
         char *to = field->name[field->n];
 
-        if (field->n == s->max) {
-            snprintf(reason, REASON_BYTES, "must be at most %" PRIu64 " devices", s->max);
-            return TERN_INVALID;
-        }
+        if (field->n == s->max)
+            return fail(reason, "must be at most %" PRIu64 " devices", s->max);
         TRY(parse_name(&name, one, to, reason));
         for (uint32_t i = 0; s->kind == VALUE_DEVICES && i < field->n; i++)
             if (strcmp(field->name[i], to) == 0)

@@ -142,11 +142,10 @@ static enum tern_err no_bell(const struct client_conn *c, char why[BELL_WHY_BYTE
     int error = errno;
 
     (void)getrlimit(RLIMIT_NOFILE, &files);
-    snprintf(why, BELL_WHY_BYTES,
-             "the daemon has no descriptor for a bell: %s: its limit is %" PRIu64
-             " and it needs %" PRIu64 ": raise LimitNOFILE= or ulimit -Hn",
-             strerror(error), (uint64_t)files.rlim_cur, plan_descriptors(c->d->config));
-    return TERN_BUSY;
+    return fail_with(why, BELL_WHY_BYTES, TERN_BUSY,
+                     "the daemon has no descriptor for a bell: %s: its limit is %" PRIu64
+                     " and it needs %" PRIu64 ": raise LimitNOFILE= or ulimit -Hn",
+                     strerror(error), (uint64_t)files.rlim_cur, plan_descriptors(c->d->config));
 }
 
 enum tern_err bell_give(struct client_conn *c, int *ret_fd, char why[BELL_WHY_BYTES])

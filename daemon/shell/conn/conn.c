@@ -321,21 +321,18 @@ static enum tern_err has_room(const struct conn_share *s, char why[CONN_WHY_BYTE
 {
     if (s->open + s->unread < conns_max(s))
         return TERN_OK;
-    if (s->tenant == NONE) {
-        snprintf(why, CONN_WHY_BYTES, "%u operators are connected, the maximum: end one", s->open);
-        return TERN_BUSY;
-    }
+    if (s->tenant == NONE)
+        return fail_with(why, CONN_WHY_BYTES, TERN_BUSY,
+                         "%u operators are connected, the maximum: end one", s->open);
     if (s->open >= conns_max(s))
-        snprintf(
-            why, CONN_WHY_BYTES,
-            "tenant %s has %u connections, and may have no more: close one, or raise its conns_max",
-            conn_share_name(s), s->open);
-    else
-        snprintf(why, CONN_WHY_BYTES,
-                 "tenant %s has %u connections, and %u ended ones with an unread answer that "
-                 "carries descriptors: read those answers, or close the sockets",
-                 conn_share_name(s), s->open, s->unread);
-    return TERN_QUOTA;
+        return fail_with(why, CONN_WHY_BYTES, TERN_QUOTA,
+                         "tenant %s has %u connections, and may have no more: close one, or raise "
+                         "its conns_max",
+                         conn_share_name(s), s->open);
+    return fail_with(why, CONN_WHY_BYTES, TERN_QUOTA,
+                     "tenant %s has %u connections, and %u ended ones with an unread answer that "
+                     "carries descriptors: read those answers, or close the sockets",
+                     conn_share_name(s), s->open, s->unread);
 }
 
 /* Refuses a connection, which the door closes, without a slot and without waiting for the other
@@ -480,10 +477,9 @@ enum tern_err conns_listen(struct daemon *d, char *why, size_t cap)
 {
     struct conn_share *share = d->conns.share;
 
-    if (conn_doors_create(d, enter) != TERN_OK) {
-        snprintf(why, cap, "no memory or no descriptor to accept connections");
-        return TERN_INTERNAL;
-    }
+    if (conn_doors_create(d, enter) != TERN_OK)
+        return fail_with(why, cap, TERN_INTERNAL,
+                         "no memory or no descriptor to accept connections");
     TRY(listen_all(d, why, cap));
     for (uint32_t i = 0; i <= d->config->ntenants; i++)
         if (share[i].listener.fd >= 0)

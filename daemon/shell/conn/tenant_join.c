@@ -67,13 +67,11 @@ static bool has_folder(const struct config *config, const char *name)
 enum tern_err tenant_may_join(const struct daemon *d, const struct config_tenant *tenant,
                               char why[TENANT_WHY_BYTES])
 {
-    if (has_folder(d->config, tenant->name)) {
-        snprintf(why, TENANT_WHY_BYTES,
-                 "spill.dir has a folder %s of an earlier tenant: restart to use it again, or "
-                 "remove it and reload",
-                 tenant->name);
-        return TERN_CONFLICT;
-    }
+    if (has_folder(d->config, tenant->name))
+        return fail_with(why, TENANT_WHY_BYTES, TERN_CONFLICT,
+                         "spill.dir has a folder %s of an earlier tenant: restart to use it again, "
+                         "or remove it and reload",
+                         tenant->name);
     return listen_unix_may(tenant->socket, why, TENANT_WHY_BYTES);
 }
 

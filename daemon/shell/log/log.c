@@ -49,6 +49,16 @@ struct line {
 
 static const char *const level_names[] = {"error", "warn", "info", "debug"};
 
+enum tern_err fail_with(char *why, size_t cap, enum tern_err err, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(why, cap, format, args);
+    va_end(args);
+    return err;
+}
+
 const char *log_level_name(enum log_level level)
 {
     return (size_t)level < sizeof level_names / sizeof *level_names ? level_names[level]

@@ -8,7 +8,10 @@
 
 #include <inttypes.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+
+#include "base/tern_err.h"
 
 enum log_level { LEVEL_ERROR = 0, LEVEL_WARN, LEVEL_INFO, LEVEL_DEBUG };
 
@@ -37,6 +40,10 @@ uint64_t log_suppressed(void);
 /* Lines that could not be written since log_init: the reader is slow or gone, or the disk is full.
  * The next written line has `lost=N`. */
 uint64_t log_lost(void);
+
+/* Writes why something failed, for a line of the log or an answer, and returns `err`. */
+enum tern_err fail_with(char *why, size_t cap, enum tern_err err, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 
 const char *log_level_name(enum log_level level);
 bool log_level_parse(const char *name, enum log_level *ret);

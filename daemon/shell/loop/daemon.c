@@ -128,12 +128,6 @@ static void signalled(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
 
 /* ---- start ---- */
 
-static enum tern_err fail(char *why, size_t cap, enum tern_err err, const char *text)
-{
-    snprintf(why, cap, "%s", text);
-    return err;
-}
-
 /* A start with much memory takes long: SIGTERM and SIGINT end it, SIGHUP waits for its end. */
 static void start_process(const struct config *config)
 {
@@ -169,7 +163,7 @@ static enum tern_err start_signals(struct daemon *d, char *why, size_t cap)
     sigprocmask(SIG_BLOCK, &set, NULL);
     d->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     if (d->signal_fd < 0)
-        return fail(why, cap, TERN_INTERNAL, "signalfd failed");
+        return fail_with(why, cap, TERN_INTERNAL, "signalfd failed");
     d->signal_op.done = signalled;
     io_poll_in(d->io, &d->signal_op, d->signal_fd, true);
     return TERN_OK;
@@ -195,8 +189,8 @@ static enum tern_err start_core(struct daemon *d, char *why, size_t cap)
                   "frame_body_max allows tables with more pages than a transfer may have: such "
                   "sessions cannot be fetched or handed over");
     if (core_size(&d->limits, &bytes) != TERN_OK)
-        return fail(why, cap, TERN_INVALID,
-                    "the core rejects the limits: one of them is 0 or too large");
+        return fail_with(why, cap, TERN_INVALID,
+                         "the core rejects the limits: one of them is 0 or too large");
     d->arena = undumped_take(bytes, true);
     d->actions = undumped_take(actions_bytes(&d->limits), true);
     d->queue.cap = daemon_queue_bound(&d->limits, plan_procs(d->config));
@@ -204,18 +198,17 @@ static enum tern_err start_core(struct daemon *d, char *why, size_t cap)
     d->engines = calloc(d->limits.engines, sizeof(*d->engines));
     d->pools = calloc(d->limits.pools, sizeof(*d->pools));
     d->node_bits = calloc((d->limits.nodes + 63u) / 64, sizeof(*d->node_bits));
-    if (!d->arena || !d->actions || !d->queue.v || !d->engines || !d->pools || !d->node_bits) {
-        snprintf(why, cap,
-                 "no memory for the core: %zu bytes; lower the limits or raise page_bytes_min",
-                 bytes);
-        return TERN_INTERNAL;
-    }
+    if (!d->arena || !d->actions || !d->queue.v || !d->engines || !d->pools || !d->node_bits)
+        return fail_with(why, cap, TERN_INTERNAL,
+                         "no memory for the core: %zu bytes; lower the limits or raise "
+                         "page_bytes_min",
+                         bytes);
     actions_init(d->actions, &d->limits);
     if (getrandom(tape.secret, sizeof(tape.secret), 0) != (ssize_t)sizeof(tape.secret) ||
         getrandom(&secret, sizeof(secret), 0) != (ssize_t)sizeof(secret))
-        return fail(why, cap, TERN_INTERNAL, "getrandom failed");
+        return fail_with(why, cap, TERN_INTERNAL, "getrandom failed");
     if (tape.bytes && tape_create(&tape, &d->tape) != TERN_OK)
-        return fail(why, cap, TERN_INTERNAL, "no memory for the tape: lower tape.bytes");
+        return fail_with(why, cap, TERN_INTERNAL, "no memory for the tape: lower tape.bytes");
     d->core = core_init(d->arena, &d->limits, tenants, d->incarnation, &secret);
     explicit_bzero(&secret, sizeof(secret));
     daemon_event(d, &opened);
@@ -276,7 +269,7 @@ static enum tern_err start_mem(struct daemon *d, char *why, size_t cap)
     mem.incarnation = d->incarnation;
     err = mem_create(&mem, &d->mem, &text);
     if (err != TERN_OK)
-        return fail(why, cap, err, text);
+        return fail_with(why, cap, err, "%s", text);
     log_devices(d);
     mem_stats(d->mem, &stats);
     log_event(stats.holes.memories > 0 ? LEVEL_WARN : LEVEL_INFO, "client_memory",
@@ -357,7 +350,7 @@ static enum tern_err start_xfer(struct daemon *d, char *why, size_t cap)
     xfer.rdma.device_alarm = device_alarm;
     err = xfer_create(&xfer, &d->xfer, &text);
     if (err != TERN_OK)
-        return fail(why, cap, err, text);
+        return fail_with(why, cap, err, "%s", text);
     xfer_rdma_view(d->xfer, &view);
     d->rdma = view.open;
     if (xfer.rdma.pulls > 0 || xfer.rdma.serves)
@@ -392,13 +385,13 @@ static enum tern_err start_sockets(struct daemon *d, char *why, size_t cap)
     d->frame = undumped_take(FRAME_HEADER_BYTES + (size_t)plan_body_max(config), true);
     d->text = undumped_take(ADMIN_TEXT_BYTES, true);
     if (closer_create(&closer, &d->closer, &text) != TERN_OK)
-        return fail(why, cap, TERN_INTERNAL, text);
+        return fail_with(why, cap, TERN_INTERNAL, "%s", text);
     streams.closer = d->closer;
     if (!d->frame || !d->text || stream_pool_create(&streams, &d->streams) != TERN_OK ||
         wire_in_init(&d->in, config, plan_body_max(config)) != TERN_OK ||
         proc_table_init(&d->procs, d->io, plan_procs(config), proc_gone, d) != TERN_OK ||
         subscribe_init(d) != TERN_OK)
-        return fail(why, cap, TERN_INTERNAL, "no memory for connections: lower conns_max");
+        return fail_with(why, cap, TERN_INTERNAL, "no memory for connections: lower conns_max");
     TRY(links_init(d, why, cap));
     links_members_init(d);
     TRY(conns_listen(d, why, cap));
@@ -416,15 +409,15 @@ static enum tern_err start(struct daemon *d, char *why, size_t cap)
 
     d->start_ns = io_now_ns();
     if (getrandom(&d->incarnation, sizeof(d->incarnation), 0) != (ssize_t)sizeof(d->incarnation))
-        return fail(why, cap, TERN_INTERNAL, "getrandom failed");
+        return fail_with(why, cap, TERN_INTERNAL, "getrandom failed");
     d->incarnation |= 1; /* 0 means none */
     notify_open();
     start_process(d->config);
     err = io_create(&io, &d->io, &text);
     if (err != TERN_OK)
-        return fail(why, cap, err, text);
+        return fail_with(why, cap, err, "%s", text);
     if (conns_init(d) != TERN_OK)
-        return fail(why, cap, TERN_INTERNAL, "no memory for connections: lower conns_max");
+        return fail_with(why, cap, TERN_INTERNAL, "no memory for connections: lower conns_max");
     d->limits = d->config->limits;
     TRY(start_mem(d, why, cap));
     TRY(start_core(d, why, cap));
@@ -434,7 +427,7 @@ static enum tern_err start(struct daemon *d, char *why, size_t cap)
     TRY(reload_init(d, reloaded, why, cap));
     TRY(start_signals(d, why, cap));
     if (alarms_init(d) != TERN_OK)
-        return fail(why, cap, TERN_INTERNAL, "no memory for the alarms");
+        return fail_with(why, cap, TERN_INTERNAL, "no memory for the alarms");
     daemon_state_move(&d->state, DAEMON_SERVING);
     return TERN_OK;
 }
@@ -445,7 +438,7 @@ enum tern_err daemon_create(struct config *config, struct daemon **ret, char *wh
     enum tern_err err;
 
     if (!d)
-        return fail(why, cap, TERN_INTERNAL, "no memory");
+        return fail_with(why, cap, TERN_INTERNAL, "no memory");
     d->config = config;
     d->carry_out = dispatch_actions;
     d->conns.ops = &request_ops;

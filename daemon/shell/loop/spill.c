@@ -145,15 +145,13 @@ static enum tern_err create(struct daemon *d, struct disk_config *disk, char *wh
     disk->incarnation = d->incarnation;
     if (disk->encrypt)
         err = disk_key_read(d->config->spill_key_file, disk->key, key_why);
-    if (err != TERN_OK) {
-        snprintf(why, cap, "spill.encrypt_key_file: %s", key_why);
-        return err;
-    }
+    if (err != TERN_OK)
+        return fail_with(why, cap, err, "spill.encrypt_key_file: %s", key_why);
     err = disk_create(disk, &d->disk, &text);
     explicit_bzero(disk->key, sizeof disk->key);
-    if (err != TERN_OK)
-        snprintf(why, cap, "spill.dir %s: %s", d->config->spill_dir, text);
-    return err;
+    return err == TERN_OK
+               ? TERN_OK
+               : fail_with(why, cap, err, "spill.dir %s: %s", d->config->spill_dir, text);
 }
 
 enum tern_err spill_start(struct daemon *d, char *why, size_t cap)
@@ -178,10 +176,8 @@ enum tern_err spill_start(struct daemon *d, char *why, size_t cap)
                   "the whole file system has less than spill.bytes and spill.headroom: it will be "
                   "full before anything is evicted");
     err = disk_recover(d->disk, found, not_taken, d, &d->spill.recovery, &text);
-    if (err != TERN_OK) {
-        snprintf(why, cap, "spill.dir %s: %s", d->config->spill_dir, text);
-        return err;
-    }
+    if (err != TERN_OK)
+        return fail_with(why, cap, err, "spill.dir %s: %s", d->config->spill_dir, text);
     log_recovered(d);
     d->spill.op.done = disk_ready;
     io_poll_in(d->io, &d->spill.op, disk_event_fd(d->disk), true);

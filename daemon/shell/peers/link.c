@@ -289,10 +289,8 @@ enum tern_err links_init(struct daemon *d, char *why, size_t cap)
         return TERN_OK;
     ls->due_ns = calloc(ls->n, sizeof(*ls->due_ns));
     ls->v = ls->due_ns ? undumped_take(ls->n * sizeof(*ls->v), false) : NULL;
-    if (!ls->v) {
-        snprintf(why, cap, "no memory for %u links", ls->n);
-        return TERN_INTERNAL;
-    }
+    if (!ls->v)
+        return fail_with(why, cap, TERN_INTERNAL, "no memory for %u links", ls->n);
     for (uint32_t i = 0; i < ls->n; i++) {
         ls->v[i].d = d;
         ls->v[i].slot = i;
@@ -312,10 +310,9 @@ enum tern_err links_listen(struct daemon *d, char *why, size_t cap)
     if (!at->host[0])
         return TERN_OK;
     TRY(listen_tcp(&d->links.listener, at->host, at->port, &d->control_port, why, cap));
-    if (links_door_create(d) != TERN_OK) {
-        snprintf(why, cap, "no memory or no descriptor to accept connections at the control port");
-        return TERN_INTERNAL;
-    }
+    if (links_door_create(d) != TERN_OK)
+        return fail_with(why, cap, TERN_INTERNAL,
+                         "no memory or no descriptor to accept connections at the control port");
     listen_start(&d->links.listener, d->io, accepted, d);
     return TERN_OK;
 }

@@ -291,9 +291,9 @@ enum tern_err links_names_init(struct daemon *d, char *why, size_t cap)
         return TERN_OK;
     if (resolver_create(&resolver, &ls->resolver) == TERN_OK)
         return TERN_OK;
-    snprintf(why, cap,
-             "no memory, no descriptor or no right to start the threads that resolve peers' names");
-    return TERN_INTERNAL;
+    return fail_with(
+        why, cap, TERN_INTERNAL,
+        "no memory, no descriptor or no right to start the threads that resolve peers' names");
 }
 
 void links_names_finish(struct daemon *d)

@@ -68,16 +68,12 @@ enum tern_err listen_unix_may(const char *path, char *why, size_t cap)
 {
     struct sockaddr_un addr = {.sun_family = AF_UNIX};
 
-    if (strlen(path) >= sizeof(addr.sun_path)) {
-        snprintf(why, cap, "%s: too long for a socket's path", path);
-        return TERN_INVALID;
-    }
+    if (strlen(path) >= sizeof(addr.sun_path))
+        return fail_with(why, cap, TERN_INVALID, "%s: too long for a socket's path", path);
     strcpy(addr.sun_path, path);
-    if (answers(&addr)) {
-        snprintf(why, cap, "%s: another daemon answers there; stop it or choose another path",
-                 path);
-        return TERN_CONFLICT;
-    }
+    if (answers(&addr))
+        return fail_with(why, cap, TERN_CONFLICT,
+                         "%s: another daemon answers there; stop it or choose another path", path);
     return listen_unix_place(path, why, cap);
 }
 
@@ -94,10 +90,8 @@ enum tern_err listen_unix(struct listener *l, const char *path, uint32_t mode, c
     if (is_socket(path))
         unlink(path);
     l->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (l->fd < 0) {
-        snprintf(why, cap, "%s: %s", path, strerror(errno));
-        return TERN_INTERNAL;
-    }
+    if (l->fd < 0)
+        return fail_with(why, cap, TERN_INTERNAL, "%s: %s", path, strerror(errno));
     l->refuses = client_fds_refuse(l->fd);
     /* The mode must apply from the first moment, so the file is made without rights for others. */
     old = umask(0177);
@@ -121,11 +115,10 @@ enum tern_err listen_tcp(struct listener *l, const char *host, uint16_t port, ui
     *l = (struct listener){.fd = tcp_listen(host, port, LISTEN_BACKLOG, ret_port, &text)};
     if (l->fd >= 0)
         return TERN_OK;
-    snprintf(why, cap, "listen %s:%u: %s; %s", host, port, text,
-             errno == EADDRINUSE
-                 ? "stop what listens there, another daemon perhaps, or choose another port"
-                 : "`listen` must name an address of this host");
-    return TERN_INVALID;
+    return fail_with(why, cap, TERN_INVALID, "listen %s:%u: %s; %s", host, port, text,
+                     errno == EADDRINUSE
+                         ? "stop what listens there, another daemon perhaps, or choose another port"
+                         : "`listen` must name an address of this host");
 }
 
 /* Accepts one connection per turn of the loop, so that a storm of connects delays nobody. */

@@ -16,11 +16,7 @@
 
 #define LISTEN_FDS_START 3
 
-static enum tern_err refuse(char *why, size_t cap, const char *text)
-{
-    snprintf(why, cap, "LISTEN_FDS: %s", text);
-    return TERN_INVALID;
-}
+#define refuse(why, cap, ...) fail_with(why, cap, TERN_INVALID, __VA_ARGS__)
 
 /* Makes the socket blocking: on a non-blocking one the ring's accept would end at once. */
 static bool prepare(int fd)
@@ -37,13 +33,13 @@ static enum tern_err add(struct listen_fds *to, const char *name, size_t bytes, 
     int fd = LISTEN_FDS_START + (int)to->n;
 
     if (to->n == LISTEN_FDS_MAX)
-        return refuse(why, cap, "more sockets than there can be tenants");
+        return refuse(why, cap, "LISTEN_FDS: more sockets than there can be tenants");
     if (bytes >= sizeof(to->v[0].name))
-        return refuse(why, cap, "a name in LISTEN_FDNAMES is longer than admin or any tenant-NAME");
-    if (!prepare(fd)) {
-        snprintf(why, cap, "LISTEN_FDS: descriptor %d: %s", fd, strerror(errno));
-        return TERN_INVALID;
-    }
+        return refuse(
+            why, cap,
+            "LISTEN_FDS: a name in LISTEN_FDNAMES is longer than admin or any tenant-NAME");
+    if (!prepare(fd))
+        return refuse(why, cap, "LISTEN_FDS: descriptor %d: %s", fd, strerror(errno));
     snprintf(to->v[to->n].name, sizeof(to->v[0].name), "%.*s", (int)bytes, name);
     to->v[to->n++].fd = fd;
     return TERN_OK;
@@ -65,8 +61,8 @@ enum tern_err listen_fds_read(struct listen_fds *ret, char *why, size_t cap)
     }
     if (ret->n != n)
         return refuse(why, cap,
-                      "LISTEN_FDNAMES lacks names: set FileDescriptorName= to admin or tenant-NAME "
-                      "in every socket unit");
+                      "LISTEN_FDS: LISTEN_FDNAMES lacks names: set FileDescriptorName= to admin or "
+                      "tenant-NAME in every socket unit");
     return TERN_OK;
 }
 
@@ -89,13 +85,12 @@ enum tern_err listen_fds_take(struct listen_fds *fds, const char *name, const ch
     for (uint32_t i = 0; i < fds->n; i++) {
         if (fds->v[i].fd < 0 || strcmp(fds->v[i].name, name) != 0)
             continue;
-        if (!listens_at(fds->v[i].fd, path)) {
-            snprintf(why, cap,
-                     "LISTEN_FDS: the socket called %s does not listen at %s: set the same path in "
-                     "ListenStream= of its unit and in the configuration",
-                     name, path);
-            return TERN_INVALID;
-        }
+        if (!listens_at(fds->v[i].fd, path))
+            return refuse(
+                why, cap,
+                "LISTEN_FDS: the socket called %s does not listen at %s: set the same path in "
+                "ListenStream= of its unit and in the configuration",
+                name, path);
         l->fd = fds->v[i].fd;
         l->given = true;
         l->refuses = client_fds_refuse(l->fd); /* not for clients that connected earlier */
@@ -110,12 +105,11 @@ enum tern_err listen_fds_take(struct listen_fds *fds, const char *name, const ch
 enum tern_err listen_fds_all_taken(const struct listen_fds *fds, char *why, size_t cap)
 {
     for (uint32_t i = 0; i < fds->n; i++)
-        if (fds->v[i].fd >= 0) {
-            snprintf(why, cap,
-                     "LISTEN_FDS: no socket is called %s: a socket's name is admin, or tenant- and "
-                     "the name of a configured tenant, and each has one socket",
-                     fds->v[i].name);
-            return TERN_INVALID;
-        }
+        if (fds->v[i].fd >= 0)
+            return refuse(
+                why, cap,
+                "LISTEN_FDS: no socket is called %s: a socket's name is admin, or tenant- and the "
+                "name of a configured tenant, and each has one socket",
+                fds->v[i].name);
     return TERN_OK;
 }

@@ -10,6 +10,7 @@
 #include <openssl/rand.h>
 
 #include "base/undumped.h"
+#include "shell/log/log.h"
 #include "shell/tls/tls_arena.h"
 #include "shell/tls/tls_openssl.h"
 
@@ -75,8 +76,7 @@ static enum tern_err load(const struct tls *tls, const struct tls_files *files, 
     if (!ctx || !rules(ctx)) {
         SSL_CTX_free(ctx);
         ERR_clear_error();
-        snprintf(why, cap, "tls: no memory for a context");
-        return TERN_INTERNAL;
+        return fail_with(why, cap, TERN_INTERNAL, "tls: no memory for a context");
     }
     err = tls_read_certs(ctx, files->ca, tls_trust_cert, why, cap);
     if (err == TERN_OK)
