@@ -9,12 +9,14 @@
 #include <string.h>
 
 #include "base/checksum_blocks.h"
+#include "block_stream.h"
 
-#define PART_BYTES LANE_BYTES  /* a multiple of CHECKSUM_BLOCK */
-#define RUN_BYTES  (64u << 20) /* bytes of values in one run, or one value */
-#define NAME_WORDS (sizeof(struct block_name) / sizeof(uint64_t))
-#define LEAVES_MAX (TERN_BLOCK_VALUE_MAX / CHECKSUM_BLOCK + NAME_WORDS) /* of a value */
-#define FOLDS_MAX  (LEAVES_MAX * sizeof(uint64_t) / CHECKSUM_BLOCK + 1)
+#define PART_BYTES   LANE_BYTES  /* a multiple of CHECKSUM_BLOCK */
+#define RUN_BYTES    (64u << 20) /* bytes of values in one run, or one value */
+#define STREAM_BYTES (2u << 20)  /* runs of so many bytes are copied by block_stream */
+#define NAME_WORDS   (sizeof(struct block_name) / sizeof(uint64_t))
+#define LEAVES_MAX   (TERN_BLOCK_VALUE_MAX / CHECKSUM_BLOCK + NAME_WORDS) /* of a value */
+#define FOLDS_MAX    (LEAVES_MAX * sizeof(uint64_t) / CHECKSUM_BLOCK + 1)
 
 _Static_assert(PART_BYTES % CHECKSUM_BLOCK == 0, "parts have whole blocks");
 _Static_assert(TERN_BLOCK_VALUE_MAX <= RUN_BYTES, "each value fits one run");
@@ -43,6 +45,7 @@ struct copier {
 
     struct block_copy *copies; /* of the run */
     enum copy_way way;
+    bool streams; /* by block_stream */
     uint32_t parts;
     _Atomic uint32_t next;
 };
@@ -90,6 +93,27 @@ static void move_pieces(struct place *p, uint8_t *with, size_t n, enum copy_way 
     }
 }
 
+/* Copies one block by block_stream, and hashes the bytes that it has copied. Returns false if the
+ * block lies in several pieces, or at an address that does not allow it. */
+static bool stream_block(struct place *p, uint8_t *page, uint64_t *leaf, enum copy_way way)
+{
+    _Alignas(16) uint8_t between[CHECKSUM_BLOCK];
+    uint8_t *mine, *to;
+    size_t left;
+
+    place_ahead(p);
+    left = p->iov->iov_len - p->off;
+    mine = (uint8_t *)p->iov->iov_base + p->off;
+    to = way == COPY_TO_PAGES ? page : mine;
+    if (left < CHECKSUM_BLOCK || !block_stream_to(to))
+        return false;
+    block_stream(to, way == COPY_TO_PAGES ? mine : page, between,
+                 left < 2 * CHECKSUM_BLOCK ? 0 : CHECKSUM_BLOCK);
+    checksum_blocks(between, CHECKSUM_BLOCK, leaf);
+    p->off += CHECKSUM_BLOCK;
+    return true;
+}
+
 /* Copies one block out of a page. If the block lies in pieces of the caller's memory, an
  * intermediate copy is hashed, because the page may change at any moment. */
 static void block_out(struct place *p, const uint8_t *page, size_t n, uint64_t *leaf)
@@ -111,13 +135,15 @@ static void block_out(struct place *p, const uint8_t *page, size_t n, uint64_t *
 }
 
 static void copy_part(const struct block_copy *b, uint64_t at, uint64_t end, uint64_t *leaf,
-                      enum copy_way way)
+                      enum copy_way way, bool streams)
 {
     struct place p = place_of(b, at);
 
     for (; at < end; at += CHECKSUM_BLOCK, leaf++) {
         size_t n = end - at < CHECKSUM_BLOCK ? end - at : CHECKSUM_BLOCK;
 
+        if (streams && n == CHECKSUM_BLOCK && stream_block(&p, b->page + at, leaf, way))
+            continue;
         if (way == COPY_FROM_PAGES) {
             block_out(&p, b->page + at, n, leaf);
         } else {
@@ -125,6 +151,8 @@ static void copy_part(const struct block_copy *b, uint64_t at, uint64_t end, uin
             checksum_blocks(b->page + at, n, leaf);
         }
     }
+    if (streams)
+        block_stream_end();
 }
 
 /* Copies a part from or to a page on a GPU, by the lane's own memory, which is hashed. */
@@ -220,7 +248,7 @@ static void make_parts(struct copier *c, struct lane *l)
         if (l->far)
             copy_part_far(l, &c->copies[i], at, end, block, c->way);
         else
-            copy_part(&c->copies[i], at, end, block, c->way);
+            copy_part(&c->copies[i], at, end, block, c->way, c->streams);
         if (atomic_fetch_sub(&c->left[i], 1) == 1)
             end_copy(c, l, &c->copies[i], leaf);
         if (l->failed)
@@ -355,6 +383,7 @@ bool copier_run(struct copier *c, struct block_copy *copies, uint32_t n, enum co
 
     c->copies = copies;
     c->way = way;
+    c->streams = c->value_bytes * n >= STREAM_BYTES;
     c->parts = n * c->parts_each;
     c->failed = false;
     atomic_store(&c->next, 0);

@@ -68,7 +68,7 @@ static void run(struct bench *b, uint32_t pieces, enum copy_way way)
 
 TEST(blocks_come_back_as_they_were_put_in_whatever_pieces)
 {
-    static const uint64_t sizes[] = {8, 13, 4032, 4096, 4097, 8190, 20004, 262144, 600001};
+    static const uint64_t sizes[] = {8, 13, 4032, 4096, 4097, 8190, 20004, 262144, 524288, 600001};
 
     for (uint32_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++)
         for (uint32_t threads = 1; threads <= 3; threads++)

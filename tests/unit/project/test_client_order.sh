@@ -4,7 +4,7 @@
 set -euo pipefail
 build=${TERN_BUILD:?the build folder}
 archive=$build/client/libtern_client.a
-order=(use socket sender send check leased pieces changes quick_put quick_get words stock pending call device steps brought async request ops batch lease lease_submit session handoff turn pool record subscribe chain tern block_lane block_copy blocks_ask blocks_sessions blocks_get blocks_put blocks_pin blocks blocks_queue)
+order=(use socket sender send check leased pieces changes quick_put quick_get words stock pending call device steps brought async request ops batch lease lease_submit session handoff turn pool record subscribe chain tern block_lane block_stream block_copy blocks_ask blocks_sessions blocks_get blocks_put blocks_pin blocks blocks_queue)
 
 if [[ ! -f $archive ]]; then
     echo "skipped: there is no libtern in this build"
