@@ -197,10 +197,10 @@ static enum tern_err send_ops(struct tern_batch *b, uint32_t deadline_ms, uint32
     return ops_send(b->t, b->op, b->n, ret);
 }
 
-enum tern_err batch_send(struct tern_batch *b, uint32_t deadline_ms, struct call *ret)
+enum tern_err batch_send(struct tern_batch *b, uint32_t deadline_ms, uint32_t pieces,
+                         struct call *ret)
 {
-    /* Other batches may be under way, so the caller repeats an operation that continues. */
-    TRY(send_ops(b, deadline_ms, 1, ret));
+    TRY(send_ops(b, deadline_ms, pieces, ret));
     (void)client_socket_send(&b->t->socket); /* call_wait reports a failure */
     return TERN_OK;
 }

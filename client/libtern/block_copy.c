@@ -13,7 +13,7 @@
 
 #define PART_BYTES   LANE_BYTES  /* a multiple of CHECKSUM_BLOCK */
 #define RUN_BYTES    (64u << 20) /* bytes of values in one run, or one value */
-#define STREAM_BYTES (2u << 20)  /* runs of so many bytes are copied by block_stream */
+#define STREAM_BYTES (1u << 20)  /* runs of so many bytes are copied by block_stream */
 #define NAME_WORDS   (sizeof(struct block_name) / sizeof(uint64_t))
 #define LEAVES_MAX   (TERN_BLOCK_VALUE_MAX / CHECKSUM_BLOCK + NAME_WORDS) /* of a value */
 #define FOLDS_MAX    (LEAVES_MAX * sizeof(uint64_t) / CHECKSUM_BLOCK + 1)

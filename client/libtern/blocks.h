@@ -15,16 +15,18 @@
 
 #define BLOCKS_SESSIONS    64            /* of a set, for the blocks of one piece of a list */
 #define BLOCKS_PUT_BYTES   (64ull << 20) /* bytes of a piece of a put, or one block */
-#define BLOCKS_PARTS       4             /* parts of a piece, each committed by itself, */
-#define BLOCKS_PART_BYTES  (2ull << 20)  /* the least bytes of a part */
+#define BLOCKS_PARTS       2             /* parts of a piece, each committed by itself */
+#define BLOCKS_PART_BYTES  (2ull << 20)  /* bytes of the last part, if a quarter is less */
 #define BLOCKS_AHEAD       8             /* most pages that a set allocates ahead for a put; */
 #define BLOCKS_AHEAD_BYTES (32ull << 20) /* the most bytes of them; */
-#define BLOCKS_AHEAD_PART  64            /* at most one in this many of the pool's pages */
-#define BLOCKS_TRIES       4       /* lookups of a get for a block that was evicted while read */
-#define BLOCKS_ASKED       1024    /* keys that peers are asked about at a time */
-#define BLOCKS_PIECE       1024    /* keys of other requests: the daemon serves others between */
-#define BLOCKS_HOSTS       256     /* peers' names that one call keeps */
-#define BLOCKS_NAP_NS      200000u /* between two requests for a resource in use */
+#define BLOCKS_AHEAD_PART  32            /* at most one in this many of the pool's pages */
+#define BLOCKS_GUESS_BYTES                                                                         \
+    (4ull << 20)              /* most bytes that a put copies before its keys are looked up */
+#define BLOCKS_TRIES  4       /* lookups of a get for a block that was evicted while read */
+#define BLOCKS_ASKED  1024    /* keys that peers are asked about at a time */
+#define BLOCKS_PIECE  1024    /* keys of other requests: the daemon serves others between */
+#define BLOCKS_HOSTS  256     /* peers' names that one call keeps */
+#define BLOCKS_NAP_NS 200000u /* between two requests for a resource in use */
 #define BLOCKS_END_MS                                                                              \
     100 /* how long a failed call waits until its sessions are closed                              \
          */
@@ -65,6 +67,7 @@ struct tern_block_set {
         held[BLOCKS_SESSIONS]; /* allocated ahead by a session of `puts`; index 0: none */
     uint64_t broken; /* sessions of the piece under way that must not be reused, one bit each */
     uint32_t ahead;  /* the number of `held` pages between calls */
+    bool fresh;      /* no block of the last put was there */
     uint64_t round;  /* of loads: see sessions_load */
     struct tern_block_pin *pins;
     uint32_t pinned;                           /* sessions of pins, including those in `left` */
@@ -112,6 +115,11 @@ enum tern_err blocks_begin(struct tern_block_set *set, const struct block_list *
  * answers to the same places of set->page. */
 enum tern_err blocks_ask(struct tern_block_set *set, enum blocks_what what, const uint32_t *at,
                          uint32_t n, uint64_t deadline_ns);
+/* The same, and calls `meanwhile`, which sends nothing, while the first request is under way. */
+typedef void blocks_while_fn(void *arg);
+enum tern_err blocks_ask_while(struct tern_block_set *set, enum blocks_what what,
+                               const uint32_t *at, uint32_t n, uint64_t deadline_ns,
+                               blocks_while_fn *meanwhile, void *arg);
 /* If the set has `hosts`: asks them for those of the first n places of set->todo that are nowhere,
  * and writes the answers to set->page and set->host. */
 enum tern_err blocks_ask_hosts(struct tern_block_set *set, uint32_t n, uint64_t deadline_ns);

@@ -102,7 +102,8 @@ static void take_hosts(struct tern_block_set *set, const Tern__Wire__BlocksReply
 }
 
 static enum tern_err ask_piece(struct tern_block_set *set, Tern__Wire__Blocks *m,
-                               const struct asked_keys *k, uint64_t deadline_ns)
+                               const struct asked_keys *k, uint64_t deadline_ns,
+                               blocks_while_fn *meanwhile, void *arg)
 {
     const ProtobufCMessage *msg;
     const uint8_t *pages;
@@ -112,6 +113,11 @@ static enum tern_err ask_piece(struct tern_block_set *set, Tern__Wire__Blocks *m
     TRY(call_start_by(set->t, FRAME_BLOCKS, deadline_ns, &call));
     TRY(call_put(set->t, &call, 0, &m->base));
     set->counts.requests++;
+    if (meanwhile) {
+        (void)client_socket_send(&set->t->socket); /* call_answer reports a failure */
+        meanwhile(arg);
+        call.sleep_ms = 0;
+    }
     TRY(call_answer(set->t, &call, &msg));
     pages = pages_of((const Tern__Wire__BlocksReply *)msg, k->n);
     if (!pages)
@@ -126,6 +132,13 @@ static enum tern_err ask_piece(struct tern_block_set *set, Tern__Wire__Blocks *m
 
 enum tern_err blocks_ask(struct tern_block_set *set, enum blocks_what what, const uint32_t *at,
                          uint32_t n, uint64_t deadline_ns)
+{
+    return blocks_ask_while(set, what, at, n, deadline_ns, NULL, NULL);
+}
+
+enum tern_err blocks_ask_while(struct tern_block_set *set, enum blocks_what what,
+                               const uint32_t *at, uint32_t n, uint64_t deadline_ns,
+                               blocks_while_fn *meanwhile, void *arg)
 {
     const uint32_t room = (set->t->socket.body_max - ASK_REST) / sizeof *set->words,
                    piece = what == BLOCKS_ASK ? BLOCKS_ASKED : BLOCKS_PIECE,
@@ -152,7 +165,7 @@ enum tern_err blocks_ask(struct tern_block_set *set, enum blocks_what what, cons
             memcpy(set->gathered[i], set->words[place_at(&k, i)], sizeof set->gathered[i]);
         keys.tokens =
             wire_bytes(at ? set->gathered[0] : set->words[k.from], k.n * sizeof *set->words);
-        TRY(ask_piece(set, &m, &k, deadline_ns));
+        TRY(ask_piece(set, &m, &k, deadline_ns, left == n ? meanwhile : NULL, arg));
     }
     return TERN_OK;
 }

@@ -1,5 +1,6 @@
 /* tern_blocks_put. Pages for a piece of the list are allocated in one request; the piece is copied
- * part by part, and each part is committed by a request while the next one is copied. Until the
+ * part by part, and each part is committed by a request while the next one is copied. Pages that
+ * the set has allocated ahead are filled while the requests before that are under way. Until the
  * commit, private sessions own the pages, which are free again if this process dies. */
 #include "blocks.h"
 #include "brought.h"
@@ -15,6 +16,10 @@ struct put {
     struct block_list list;
     uint8_t *stored;       /* NULL: not wanted */
     enum tern_err refused; /* error of the last block that got no page */
+    /* For each session: the place whose value its page has, from 1 on, and the page's checksum; 0:
+     * none. */
+    uint32_t filled[BLOCKS_SESSIONS];
+    uint64_t sum[BLOCKS_SESSIONS];
 };
 
 static void is_stored(struct put *p, uint32_t at)
@@ -59,12 +64,34 @@ static void leave_open(struct tern_block_set *set, uint32_t n)
     }
 }
 
-/* Allocates a page for each of the first n sessions that has none. */
-static enum tern_err take_pages(struct put *p, uint32_t n)
+/* Copies values to those pages of sessions [from, end) that do not have them yet. */
+static enum tern_err fill_pages(struct put *p, uint32_t from, uint32_t end, const uint32_t *at)
+{
+    struct tern_block_set *set = p->set;
+    uint32_t of[BLOCKS_SESSIONS], copies = 0;
+
+    for (uint32_t i = from; i < end; i++) {
+        if (set->held[i].index == 0 || p->filled[i] == at[i] + 1)
+            continue;
+        TRY(block_copy_of(set, &p->list, at[i], set->held[i].index, &set->copies[copies]));
+        of[copies++] = i;
+    }
+    TRY(blocks_copy(set, copies, COPY_TO_PAGES));
+    for (uint32_t k = 0; k < copies; k++) {
+        p->filled[of[k]] = at[of[k]] + 1;
+        p->sum[of[k]] = set->copies[k].sum;
+    }
+    return TERN_OK;
+}
+
+/* Allocates a page for each of the first n sessions that has none, and copies to the pages of the
+ * others meanwhile. */
+static enum tern_err take_pages(struct put *p, uint32_t n, const uint32_t *at)
 {
     struct tern_block_set *set = p->set;
     const struct tern_result *results;
     uint32_t done, op = 0;
+    struct call call;
 
     tern_batch_clear(set->batch);
     for (uint32_t i = 0; i < n; i++)
@@ -73,7 +100,10 @@ static enum tern_err take_pages(struct put *p, uint32_t n)
     if (tern_batch_count(set->batch) == 0)
         return TERN_OK;
     set->counts.requests++;
-    TRY(tern_batch_run(set->batch, blocks_left_ms(p->list.deadline_ns), &results, &done));
+    TRY(batch_send(set->batch, blocks_left_ms(p->list.deadline_ns), CALL_PIECES_MAX, &call));
+    TRY(fill_pages(p, 0, n, at));
+    call.sleep_ms = 0;
+    TRY(batch_take(set->batch, &call, &results, &done));
     for (uint32_t i = 0; i < n; i++) {
         if (set->held[i].index != 0)
             continue;
@@ -100,17 +130,11 @@ static enum tern_err copy_part(struct put *p, const struct part *part, const uin
 {
     struct tern_block_set *set = p->set;
     const uint64_t step = set->t->last_step + 1;
-    uint32_t copies = 0;
 
+    TRY(fill_pages(p, part->from, part->end, at));
     for (uint32_t i = part->from; i < part->end; i++)
         if (set->held[i].index != 0)
-            TRY(block_copy_of(set, &p->list, at[i], set->held[i].index, &set->copies[copies++]));
-    TRY(blocks_copy(set, copies, COPY_TO_PAGES));
-    copies = 0;
-    for (uint32_t i = part->from; i < part->end; i++)
-        if (set->held[i].index != 0)
-            brought_leave(set->map, set->page_bytes, &set->held[i], set->copies[copies++].sum,
-                          step);
+            brought_leave(set->map, set->page_bytes, &set->held[i], p->sum[i], step);
     return tern_done_step(set->map, step);
 }
 
@@ -145,7 +169,8 @@ static enum tern_err send_commit(struct put *p, struct part *part, const uint32_
     if (tern_batch_count(part->batch) == 0)
         return TERN_OK;
     set->counts.requests++;
-    return batch_send(part->batch, blocks_left_ms(p->list.deadline_ns), &part->call);
+    /* Other batches are under way, so this call repeats no operation that continues. */
+    return batch_send(part->batch, blocks_left_ms(p->list.deadline_ns), 1, &part->call);
 }
 
 /* Takes the answer. Appends places that are not stored to the *io_left places in at[]. */
@@ -178,13 +203,15 @@ static enum tern_err take_commit(struct put *p, struct part *part, uint32_t *at,
     return TERN_OK;
 }
 
-/* Returns the number of blocks in a part of a piece of n. */
-static uint32_t part_blocks(const struct tern_block_set *set, uint32_t n)
+/* Returns the number of blocks in the first part of a piece of n. The last part is small, because
+ * the put waits for its commit; each further part costs the time of a request. */
+static uint32_t first_part(const struct tern_block_set *set, uint32_t n)
 {
-    uint32_t least = (uint32_t)(BLOCKS_PART_BYTES / set->value_bytes),
-             each = (n + BLOCKS_PARTS - 1) / BLOCKS_PARTS;
+    uint32_t last = (uint32_t)(BLOCKS_PART_BYTES / set->value_bytes);
 
-    return each > least ? each : least;
+    last = last < n / 2 ? last : n / 2;
+    last = last > n / 4 ? last : n / 4;
+    return n * set->value_bytes > BLOCKS_PART_BYTES ? n - last : n;
 }
 
 /* Puts one piece: *io_n places at at[]; places that got no page remain there. `next`: number of
@@ -192,18 +219,18 @@ static uint32_t part_blocks(const struct tern_block_set *set, uint32_t n)
 static enum tern_err put_piece(struct put *p, uint32_t *at, uint32_t *io_n, uint32_t next)
 {
     struct tern_block_set *set = p->set;
-    const uint32_t n = *io_n, each = part_blocks(set, n);
+    const uint32_t n = *io_n;
     struct part parts[BLOCKS_PARTS];
     uint32_t nparts = 0, left = 0;
     enum tern_err err = TERN_OK;
 
     next = next > set->ahead ? next : set->ahead;
-    TRY(take_pages(p, n));
-    for (uint32_t from = 0; from < n && err == TERN_OK; from += each) {
+    TRY(take_pages(p, n, at));
+    for (uint32_t from = 0, take; from < n && err == TERN_OK; from += take) {
         struct part *part = &parts[nparts];
 
-        *part = (struct part){
-            .from = from, .end = from + each < n ? from + each : n, .batch = set->commit[nparts]};
+        take = nparts == 0 ? first_part(set, n) : n - from;
+        *part = (struct part){.from = from, .end = from + take, .batch = set->commit[nparts]};
         err = copy_part(p, part, at);
         if (err == TERN_OK)
             err = send_commit(p, part, at, next);
@@ -211,6 +238,7 @@ static enum tern_err put_piece(struct put *p, uint32_t *at, uint32_t *io_n, uint
     }
     for (uint32_t i = 0; i < nparts && err == TERN_OK; i++)
         err = take_commit(p, &parts[i], at, next, &left);
+    memset(p->filled, 0, sizeof p->filled);
     *io_n = left;
     return err;
 }
@@ -287,6 +315,23 @@ static void give_back(struct tern_block_set *set, enum tern_err err)
     set_error(set->t, err, text);
 }
 
+/* Copies the first blocks to pages that the set has while the daemon looks up the keys. If all
+ * blocks of the last put were new, these are likely to be new, too; if not, the copies are not
+ * committed. An error recurs at the next copy. */
+static void fill_ahead(void *arg)
+{
+    struct put *p = arg;
+    const struct tern_block_set *set = p->set;
+    uint32_t at[BLOCKS_AHEAD], most = (uint32_t)(BLOCKS_GUESS_BYTES / set->value_bytes), n = 0;
+
+    if (!set->fresh || set->far.driver)
+        return;
+    most = most < (set->ahead + 1) / 2 ? most : (set->ahead + 1) / 2;
+    for (; n < p->list.n && n < most; n++)
+        at[n] = p->list.n - 1 - n;
+    (void)fill_pages(p, 0, n, at);
+}
+
 enum tern_err tern_blocks_put(struct tern_block_set *set, const struct tern_block_key *keys,
                               const struct tern_block_value *values, uint32_t n,
                               uint32_t deadline_ms, uint8_t *ret_stored)
@@ -302,7 +347,7 @@ enum tern_err tern_blocks_put(struct tern_block_set *set, const struct tern_bloc
     TRY(blocks_begin(set, &p.list));
     if (ret_stored && n > 0)
         memset(ret_stored, 0, n);
-    TRY(blocks_ask(set, BLOCKS_TOUCH, NULL, n, p.list.deadline_ns));
+    TRY(blocks_ask_while(set, BLOCKS_TOUCH, NULL, n, p.list.deadline_ns, fill_ahead, &p));
     /* Begin at the end of the list: among blocks put together, those put first are evicted first.
      */
     for (uint32_t i = n; i-- > 0;) {
@@ -313,6 +358,7 @@ enum tern_err tern_blocks_put(struct tern_block_set *set, const struct tern_bloc
     }
     set->counts.puts += n;
     set->counts.there += n - missing;
+    set->fresh = n > 0 && missing == n;
     err = put_missing(&p, set->todo, missing);
     if (err != TERN_OK)
         give_back(set, err);

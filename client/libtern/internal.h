@@ -326,8 +326,11 @@ enum tern_err ops_take(struct tern *t, const struct client_op *ops, uint32_t n, 
 /* ---- batch.c ---- */
 
 /* The halves of tern_batch_run, for a caller that does other work between them. The batch is
- * unchanged until its answer is taken; answers are taken in the order of the batches. */
-enum tern_err batch_send(struct tern_batch *b, uint32_t deadline_ms, struct call *ret);
+ * unchanged until its answer is taken; answers are taken in the order of the batches. `pieces`: 1
+ * if another batch may be sent before the answer is taken, or else CALL_PIECES_MAX. With 1 the
+ * caller repeats an operation that continues. */
+enum tern_err batch_send(struct tern_batch *b, uint32_t deadline_ms, uint32_t pieces,
+                         struct call *ret);
 enum tern_err batch_take(struct tern_batch *b, struct call *call,
                          const struct tern_result **ret_results, uint32_t *ret_done);
 

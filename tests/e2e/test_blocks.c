@@ -352,6 +352,52 @@ TEST_WITH(blocks_at_the_front_of_a_list_stay_longest, NULL, remove_all)
     assert_int_equal(rig_stop(&rig), 0);
 }
 
+static void list_keys(struct client *c, uint32_t from, uint32_t n)
+{
+    do
+        choose(c);
+    while (c->n < n);
+    c->n = n;
+    for (uint32_t i = 0; i < n; i++)
+        c->keys[i] = rig_block_key(from + i, c->bytes[i]);
+}
+
+/* A put copies blocks before it knows whether they are there. The first put of a key decides its
+ * value, and no block has the value of another. */
+TEST_WITH(blocks_keep_their_values_where_a_put_has_copied_too_early, NULL, remove_all)
+{
+    static const uint32_t puts[][2] = {{0, 4}, {4, 4}, {0, 4}, {8, 2}, {6, 9}, {15, 4}, {14, 6}};
+    struct client *c = calloc(1, sizeof *c);
+    uint32_t first[LIST_MAX] = {0}, keys = 0;
+
+    begin(NULL);
+    prng_init(&c->prng, 5);
+    assert_true(open_sets(c, 130 * page_bytes(), 0)); /* large enough for pages ahead */
+    for (uint32_t call = 0; call < sizeof puts / sizeof puts[0]; call++) {
+        const uint32_t from = puts[call][0], n = puts[call][1];
+
+        list_keys(c, from, n);
+        for (uint32_t i = 0; i < n; i++) {
+            rig_block_fill(c->value[i], WORDS, 1 + call * LIST_MAX + i);
+            if (first[from + i] == 0)
+                first[from + i] = 1 + call * LIST_MAX + i;
+        }
+        keys = from + n > keys ? from + n : keys;
+        assert_int_equal(tern_blocks_put(c->set[0], c->keys, c->values, n, 0, c->ok), TERN_OK);
+        for (uint32_t i = 0; i < n; i++)
+            assert_true(c->ok[i]);
+    }
+    list_keys(c, 0, keys);
+    assert_int_equal(tern_blocks_get(c->set[0], c->keys, c->values, keys, 0, c->ok), TERN_OK);
+    for (uint32_t i = 0; i < keys; i++)
+        assert_int_equal(c->ok[i] ? rig_block_put(c->value[i], WORDS) : 0, first[i]);
+    for (uint32_t s = 0; s < SETS; s++)
+        tern_blocks_close(c->set[s]);
+    free(c);
+    end();
+    assert_int_equal(rig_stop(&rig), 0);
+}
+
 TEST_WITH(blocks_on_the_host_tier_come_back, NULL, remove_all)
 {
     begin("    host_memory: 8M\n    host_write_through: true\n");
