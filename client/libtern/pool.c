@@ -18,6 +18,8 @@
 
 #include "base/err.h"
 
+#define HUGE_BYTES (2u << 20)
+
 /* ---- open and close ---- */
 
 /* The parts of the message for each group; valid during the call that packs them. */
@@ -178,6 +180,21 @@ static bool fd_holds(int fd, uint64_t offset, uint64_t bytes)
            (uint64_t)st.st_size >= offset + bytes;
 }
 
+/* Returns a free address that has the same place in a huge page as the offset; NULL: any. The
+ * kernel can map a huge page of the file as one only at such an address. */
+static void *huge_hint(uint64_t offset, uint64_t bytes)
+{
+    const uint64_t room = bytes + HUGE_BYTES;
+    uint8_t *at;
+
+    if (bytes < HUGE_BYTES)
+        return NULL;
+    at = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED || munmap(at, room) < 0)
+        return NULL;
+    return at + (offset - (uintptr_t)at) % HUGE_BYTES;
+}
+
 enum tern_err map_shared(int fd, uint64_t offset, uint64_t bytes, uint8_t **ret)
 {
     void *at;
@@ -187,7 +204,7 @@ enum tern_err map_shared(int fd, uint64_t offset, uint64_t bytes, uint8_t **ret)
     /* Otherwise a forked child would keep pages mapped that the daemon regards as gone with this
      * process. A child that another thread forks before this call has the range without access to
      * it. */
-    at = mmap(NULL, bytes, PROT_NONE, MAP_SHARED, fd, (off_t)offset);
+    at = mmap(huge_hint(offset, bytes), bytes, PROT_NONE, MAP_SHARED, fd, (off_t)offset);
     if (at == MAP_FAILED)
         return TERN_INTERNAL;
     if (madvise(at, bytes, MADV_DONTFORK) < 0 || mprotect(at, bytes, PROT_READ | PROT_WRITE) < 0) {

@@ -233,6 +233,27 @@ TEST(pool_map_forked_child_has_no_mapping)
     assert_int_equal(status, 0);
 }
 
+/* A huge page of the file fits the mapping only where both have the same place in a huge page. */
+TEST(map_shared_places_large_ranges_for_huge_pages)
+{
+    const uint64_t huge = 2u << 20, offset = 3 * 4096, bytes = 2 * huge + 4096;
+    int fd = memfd_create("test-huge", MFD_CLOEXEC);
+    uint8_t *at = NULL, got = 0;
+
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, (off_t)(offset + bytes)), 0);
+    assert_ok(map_shared(fd, offset, bytes, &at));
+    assert_int_equal(((uintptr_t)at - offset) % huge, 0);
+    at[0] = 0x11;
+    at[bytes - 1] = 0x22;
+    assert_int_equal(pread(fd, &got, 1, (off_t)offset), 1);
+    assert_int_equal(got, 0x11);
+    assert_int_equal(pread(fd, &got, 1, (off_t)(offset + bytes - 1)), 1);
+    assert_int_equal(got, 0x22);
+    munmap(at, bytes);
+    close(fd);
+}
+
 /* Returns true if this process can access the byte, by a system call that returns EFAULT if not. */
 static bool can_touch(void *at)
 {
