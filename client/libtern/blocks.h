@@ -21,12 +21,14 @@
 #define BLOCKS_AHEAD_BYTES (32ull << 20) /* the most bytes of them; */
 #define BLOCKS_AHEAD_PART  32            /* at most one in this many of the pool's pages */
 #define BLOCKS_GUESS_BYTES                                                                         \
-    (4ull << 20)              /* most bytes that a put copies before its keys are looked up */
-#define BLOCKS_TRIES  4       /* lookups of a get for a block that was evicted while read */
-#define BLOCKS_ASKED  1024    /* keys that peers are asked about at a time */
-#define BLOCKS_PIECE  1024    /* keys of other requests: the daemon serves others between */
-#define BLOCKS_HOSTS  256     /* peers' names that one call keeps */
-#define BLOCKS_NAP_NS 200000u /* between two requests for a resource in use */
+    (4ull << 20) /* most bytes that a put copies before its keys are looked up */
+#define BLOCKS_POLL_BYTES (2ull << 20) /* a call that moves so many bytes polls for answers */
+#define BLOCKS_POLL_NS    100000u
+#define BLOCKS_TRIES      4       /* lookups of a get for a block that was evicted while read */
+#define BLOCKS_ASKED      1024    /* keys that peers are asked about at a time */
+#define BLOCKS_PIECE      1024    /* keys of other requests: the daemon serves others between */
+#define BLOCKS_HOSTS      256     /* peers' names that one call keeps */
+#define BLOCKS_NAP_NS     200000u /* between two requests for a resource in use */
 #define BLOCKS_END_MS                                                                              \
     100 /* how long a failed call waits until its sessions are closed                              \
          */

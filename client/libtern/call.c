@@ -9,8 +9,9 @@
 
 #include "base/err.h"
 
-#define FDS_TRIES  16u      /* tries of a call whose answer carries descriptors, while it is BUSY */
-#define FDS_NAP_NS 1000000u /* between two tries */
+#define FDS_TRIES      16u /* tries of a call whose answer carries descriptors, while it is BUSY */
+#define FDS_NAP_NS     1000000u /* between two tries */
+#define POLLS_SKIP_MAX 63u
 
 enum tern_err call_start(struct tern *t, uint16_t type, uint32_t deadline_ms, struct call *ret)
 {
@@ -165,6 +166,27 @@ enum tern_err call_put_quick(struct tern *t, struct call *call, const struct qui
     return TERN_OK;
 }
 
+/* Receives without sleeping, because waking up may take longer than the daemon needs for its
+ * answer. If polls are in vain, for example because no core is free for the daemon, more and more
+ * calls do not poll. BUSY: nothing has arrived. */
+static enum tern_err poll_answer(struct tern *t)
+{
+    uint64_t until = client_socket_now_ns() + t->poll_ns;
+    enum tern_err err = TERN_BUSY;
+
+    if (t->polls_skipped < t->polls_skip) {
+        t->polls_skipped++;
+        return TERN_BUSY;
+    }
+    while (err == TERN_BUSY && client_socket_now_ns() < until)
+        err = client_socket_recv(&t->socket, 0);
+    t->polls_skipped = 0;
+    t->polls_skip = err != TERN_BUSY                 ? 0
+                    : t->polls_skip < POLLS_SKIP_MAX ? 2 * t->polls_skip + 1
+                                                     : POLLS_SKIP_MAX;
+    return err;
+}
+
 enum tern_err call_wait(struct tern *t, struct call *call, const uint8_t **ret_body,
                         uint32_t *ret_n)
 {
@@ -172,8 +194,11 @@ enum tern_err call_wait(struct tern *t, struct call *call, const uint8_t **ret_b
 
     /* The common case: everything is sent, and the answer is the next frame to arrive. Sleep in the
      * receive itself. */
-    if (err == TERN_OK && t->socket.in_head == t->socket.in_tail)
-        err = client_socket_recv(&t->socket, call->sleep_ms);
+    if (err == TERN_OK && t->socket.in_head == t->socket.in_tail) {
+        err = t->poll_ns ? poll_answer(t) : TERN_BUSY;
+        if (err == TERN_BUSY)
+            err = client_socket_recv(&t->socket, call->sleep_ms);
+    }
     call->sleep_ms = 0; /* an answer may have further frames */
     if (err == TERN_DAEMON_LOST)
         return set_error(t, err, NULL);

@@ -134,6 +134,10 @@ struct tern {
     struct sender *sender;     /* owned: while there is a lease; else NULL */
     int bell; /* owned; -1 until a pool is mapped; a write to it wakes the daemon */
 
+    uint32_t poll_ns; /* how long call_wait polls before it sleeps; 0: not at all */
+    /* Calls that sleep at once after a poll in vain, and how many of them have. */
+    uint32_t polls_skip, polls_skipped;
+
     struct budget budget; /* for decoding of messages off the hot path */
     struct quick_store store;
     struct tern_result *results; /* TERN_BATCH_OPS_MAX of the batch that was run last, or of the

@@ -1,6 +1,7 @@
 /* How libtern divides lists of keys that are longer than a request. The daemon is scripted: it has
  * every block in the page that the key's first word names. */
 #include <string.h>
+#include <unistd.h>
 
 #include "client/libtern/blocks.h"
 #include "unit/rig/rig_client.h"
@@ -11,6 +12,7 @@
 #define SMALL    (MOST / 2 + 1) /* most keys for a small body */
 
 static struct {
+    bool is_slow;
     uint32_t requests;
     struct {
         uint32_t what, first, n;
@@ -37,6 +39,8 @@ static void serve(struct fake *f)
         daemon_was.asked[daemon_was.requests].what = m->what;
         daemon_was.asked[daemon_was.requests].first = pages[0].index;
         daemon_was.asked[daemon_was.requests++].n = n;
+        if (daemon_was.is_slow)
+            usleep(2000);
         run = fake_run(0, 0, pages, n);
         r.n_runs = 1;
         r.runs = runs;
@@ -117,4 +121,22 @@ TEST(blocks_that_a_small_body_has_no_room_for_are_asked_about_from_the_end_on)
     assert_ok(tern_blocks_touch(set, keys, TERN_BLOCKS_LIST_MAX, WAIT_MS, &found));
     assert_true(daemon_was.requests > TERN_BLOCKS_LIST_MAX / MOST);
     assert_divided(BLOCKS_TOUCH, TERN_BLOCKS_LIST_MAX, SMALL);
+}
+
+/* While polls are in vain, 1, 3, 7 ... calls sleep at once after them. */
+TEST(blocks_that_poll_in_vain_poll_less_often)
+{
+    set_begin(CLIENT_BODY_MIN);
+    set->words[0][0] = 1;
+    daemon_was.is_slow = true;
+    t->poll_ns = 1;
+    for (uint32_t i = 1; i < 15; i++) {
+        assert_ok(blocks_ask(set, BLOCKS_FIND, NULL, 1, deadline_at(WAIT_MS)));
+        assert_int_equal(set->page[0].index, 1);
+        assert_int_equal(t->polls_skip, i < 3 ? 1 : i < 7 ? 3 : 7);
+    }
+    t->poll_ns = 4000000000u;
+    assert_ok(blocks_ask(set, BLOCKS_FIND, NULL, 1, deadline_at(WAIT_MS)));
+    assert_int_equal(set->page[0].index, 1);
+    assert_int_equal(t->polls_skip, 0);
 }
