@@ -18,15 +18,22 @@ void block_stream(uint8_t *to, const uint8_t *from, uint8_t *between, size_t ahe
 {
     for (size_t at = 0; at < CHECKSUM_BLOCK; at += LINE) {
         const __m128i *in = (const void *)(from + at);
-        __m128i *out = (void *)(to + at), *copy = (void *)(between + at), line[4];
+        __m128i *out = (void *)(to + at), *copy = (void *)(between + at);
+        __m128i a, b, c, d; /* named, because an array of them would go through the stack */
 
         _mm_prefetch((const void *)(from + at + ahead), _MM_HINT_T0);
-        for (int i = 0; i < 4; i++)
-            line[i] = _mm_loadu_si128(in + i);
-        for (int i = 0; i < 4; i++)
-            _mm_stream_si128(out + i, line[i]);
-        for (int i = 0; i < 4; i++)
-            _mm_store_si128(copy + i, line[i]);
+        a = _mm_loadu_si128(in);
+        b = _mm_loadu_si128(in + 1);
+        c = _mm_loadu_si128(in + 2);
+        d = _mm_loadu_si128(in + 3);
+        _mm_stream_si128(out, a);
+        _mm_stream_si128(out + 1, b);
+        _mm_stream_si128(out + 2, c);
+        _mm_stream_si128(out + 3, d);
+        _mm_store_si128(copy, a);
+        _mm_store_si128(copy + 1, b);
+        _mm_store_si128(copy + 2, c);
+        _mm_store_si128(copy + 3, d);
     }
 }
 
