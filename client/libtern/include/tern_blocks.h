@@ -41,7 +41,7 @@ struct tern_block_config {
     uint64_t pool_bytes, host_bytes;
     uint32_t threads;   /* threads that copy, including the calling thread; 0 stands for 1 */
     bool populate;      /* maps the whole pool at once, about 0.1 s a GiB; else the first touch of
-                           each 4 KiB costs a page fault */
+                           each page, 4 KiB or huge, costs a page fault */
     const char *device; /* the tenant's region to use, as for tern_join; NULL: the first */
     /* The peers that find and get ask for blocks that this host does not have. NULL: none; a peer's
      * name: that peer; TERN_PEER_ANY: any peer that has the block. See tern_blocks_host. */
