@@ -16,9 +16,8 @@
 #include "base/rate.h"
 #include "seam/io/io_states.h"
 
-#define EVENTS_MAX  32
-#define NEWS        (EPOLLIN | EPOLLRDHUP | EPOLLET) /* of a waiting connection */
-#define STOP_MAX_NS 2000000000u /* a cancelled poll ends at once, or something is wrong */
+#define EVENTS_MAX 32
+#define NEWS       (EPOLLIN | EPOLLRDHUP | EPOLLET) /* of a waiting connection */
 
 struct origin {
     uint32_t family;
@@ -45,7 +44,7 @@ struct door {
     struct door_config config;
     int epoll_fd;
     struct io_op op;
-    bool posted, ending;
+    bool ending;
     uint64_t order;
     uint32_t waiting; /* or held */
     struct door_stats stats;
@@ -355,20 +354,9 @@ static void news(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
     struct door *door = container_of(op, struct door, op);
 
-    (void)res, (void)buffer;
-    if (flags & IO_LAST)
-        door->posted = false; /* the tick posts it again */
+    (void)res, (void)flags, (void)buffer;
     if (!door->ending)
         look_at_news(door);
-}
-
-static void post(struct door *door)
-{
-    if (door->posted)
-        return;
-    door->posted = true;
-    door->op.done = news;
-    io_poll_in(door->config.io, &door->op, door->epoll_fd, true);
 }
 
 /* Passes over connections that wait for the rate alone. */
@@ -395,7 +383,6 @@ void door_again(struct door *door)
 
 void door_tick(struct door *door, uint64_t now_ns)
 {
-    post(door);
     look_at_news(door);
     door_again(door);
     for (uint32_t i = 0; i < door->nplaces; i++) {
@@ -447,26 +434,21 @@ enum tern_err door_create(const struct door_config *config, struct door **ret)
         free(door);
         return TERN_INTERNAL;
     }
-    post(door);
+    door->op.done = news;
+    io_poll_in(config->io, &door->op, door->epoll_fd, true);
     *ret = door;
     return TERN_OK;
 }
 
 void door_destroy(struct door *door)
 {
-    uint64_t deadline = io_now_ns() + STOP_MAX_NS;
-
     if (!door)
         return;
     door->ending = true;
     for (uint32_t i = 0; i < door->nplaces; i++)
         if (waits(&door->place[i]))
             send_away(door, &door->place[i]);
-    if (door->posted)
-        io_cancel(door->config.io, &door->op);
-    while (door->posted && io_now_ns() < deadline)
-        io_run(door->config.io, deadline);
-    check(!door->posted);
+    io_stop(door->config.io, &door->op);
     close(door->epoll_fd);
     free(door);
 }

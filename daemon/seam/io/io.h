@@ -80,8 +80,12 @@ void io_sendmsg(struct io *io, struct io_op *op, int fd, const struct msghdr *ms
 void io_recvmsg(struct io *io, struct io_op *op, int fd, struct msghdr *msg);
 void io_connect(struct io *io, struct io_op *op, int fd, const struct sockaddr *addr,
                 socklen_t len);
+/* multishot: completes again and again until it is cancelled, or with an error. */
 void io_poll_in(struct io *io, struct io_op *op, int fd, bool multishot);
 void io_cancel(struct io *io, struct io_op *op); /* it completes: with -ECANCELED or a result */
+/* Cancels it and runs the ring until it has completed: for an end. Without effect if it is not
+ * under way. */
+void io_stop(struct io *io, struct io_op *op);
 
 const void *io_buffer(struct io *io, uint32_t buffer);
 void io_buffer_put(struct io *io, uint32_t buffer);

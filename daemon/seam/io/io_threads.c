@@ -57,7 +57,6 @@ struct io_threads {
     struct io_threads_config config; /* threads: those that exist */
     struct io_op told_op;
     int told_fd;
-    bool listening;
     _Atomic bool told; /* the owner was woken and has not looked yet */
     uint32_t away;
     uint64_t done;
@@ -160,10 +159,8 @@ static void on_wake(struct io_op *op, int32_t res, uint32_t flags, uint32_t buff
 {
     struct io_thread *t = container_of(op, struct io_thread, wake_op);
 
-    (void)res, (void)buffer;
+    (void)res, (void)flags, (void)buffer;
     eventfd_clear(t->wake_fd);
-    if (flags & IO_LAST)
-        io_poll_in(t->io, &t->wake_op, t->wake_fd, true);
 }
 
 static bool thread_begin(struct io_thread *t)
@@ -249,7 +246,7 @@ static void thread_destroy(struct io_thread *t)
     free(t->back.item);
 }
 
-static void owner_listens(struct io_threads *threads);
+static void on_told(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer);
 
 enum tern_err io_threads_create(const struct io_threads_config *config, struct io_threads **ret,
                                 const char **ret_why)
@@ -272,7 +269,8 @@ enum tern_err io_threads_create(const struct io_threads_config *config, struct i
     while (threads->config.threads < config->threads)
         if (!thread_create(threads, threads->config.threads++, ret_why))
             goto out_destroy;
-    owner_listens(threads);
+    threads->told_op.done = on_told;
+    io_poll_in(config->io, &threads->told_op, threads->told_fd, true);
     *ret_why = NULL;
     *ret = threads;
     return TERN_OK;
@@ -288,11 +286,8 @@ void io_threads_destroy(struct io_threads *threads)
         return;
     for (uint32_t i = 0; i < threads->config.threads; i++)
         thread_destroy(&threads->thread[i]);
-    if (threads->listening)
-        io_cancel(threads->config.io, &threads->told_op);
     threads->config.threads = 0;
-    while (threads->listening)
-        io_run(threads->config.io, UINT64_MAX);
+    io_stop(threads->config.io, &threads->told_op);
     if (threads->told_fd >= 0)
         close(threads->told_fd);
     free(threads);
@@ -329,24 +324,13 @@ static void on_told(struct io_op *op, int32_t res, uint32_t flags, uint32_t buff
 {
     struct io_threads *threads = container_of(op, struct io_threads, told_op);
 
-    (void)buffer;
-    if (flags & IO_LAST)
-        threads->listening = false;
+    (void)res, (void)flags, (void)buffer;
     if (threads->config.threads == 0)
         return; /* destroy is under way */
     eventfd_clear(threads->told_fd);
     atomic_store(&threads->told, false);
     for (uint32_t i = 0; i < threads->config.threads; i++)
         take_back(threads, &threads->thread[i]);
-    if (!threads->listening && res != -ECANCELED)
-        owner_listens(threads);
-}
-
-static void owner_listens(struct io_threads *threads)
-{
-    threads->listening = true;
-    threads->told_op.done = on_told;
-    io_poll_in(threads->config.io, &threads->told_op, threads->told_fd, true);
 }
 
 static void ask(struct io_thread *t, struct item item)

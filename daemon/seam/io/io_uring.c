@@ -28,6 +28,7 @@
 #define BUFFERS_MAX 32768u /* the kernel's own limit of a buffer ring */
 #define BUFFERS_ALL 65536u /* of all groups: their numbers have 16 bits */
 #define OPCODES_MAX 256u   /* that one probe can report */
+#define STOP_MAX_NS 2000000000u /* a cancelled operation ends at once, or something is wrong */
 
 /* An operation's state (io_states.h) is in a word of the submission that no opcode here uses. */
 #define STATE_AT 7
@@ -420,7 +421,28 @@ void io_cancel(struct io *io, struct io_op *op)
     post(io, op, IO_OP_CANCEL_WAITING, IO_OP_CANCELLED);
 }
 
+void io_stop(struct io *io, struct io_op *op)
+{
+    const uint64_t deadline = io_now_ns() + STOP_MAX_NS;
+
+    io_cancel(io, op);
+    while (op_state(op) != IO_OP_IDLE && io_now_ns() < deadline)
+        io_run(io, deadline);
+    check(op_state(op) == IO_OP_IDLE);
+}
+
 /* ------------------------------------------------------------------ completion */
+
+/* The kernel ends a multishot poll if it has no room for a completion. */
+static bool goes_on(const struct io_op *op, int32_t res)
+{
+    struct io_uring_sqe sqe;
+
+    if ((uint8_t)op->pending[0] != IORING_OP_POLL_ADD || res < 0 || op_state(op) != IO_OP_IN_FLIGHT)
+        return false;
+    memcpy(&sqe, op->pending, sizeof sqe);
+    return (sqe.len & IORING_POLL_ADD_MULTI) != 0;
+}
 
 /* After a peek at n bytes: reads exactly those, since more may have come, with descriptors. A peek
  * at a message with descriptors returns MSG_CTRUNC. */
@@ -441,7 +463,7 @@ static void complete(struct io *io, const struct io_uring_cqe *cqe)
 {
     struct io_op *op = io_uring_cqe_get_data(cqe);
     bool last = !(cqe->flags & IORING_CQE_F_MORE);
-    uint32_t flags = last ? IO_LAST : 0, buffer = 0;
+    uint32_t flags = 0, buffer = 0;
     int32_t res = cqe->res;
 
     if (!op)
@@ -458,7 +480,12 @@ static void complete(struct io *io, const struct io_uring_cqe *cqe)
             post(io, op, IO_OP_WAITING, IO_OP_IN_FLIGHT);
             return;
         }
-        op_move(op, IO_OP_IDLE);
+        if (goes_on(op, res)) {
+            post(io, op, IO_OP_WAITING, IO_OP_IN_FLIGHT);
+        } else {
+            op_move(op, IO_OP_IDLE);
+            flags = IO_LAST;
+        }
     }
     if (res > 0 && (uint8_t)op->pending[0] == IORING_OP_RECVMSG) {
         struct io_uring_sqe sqe;

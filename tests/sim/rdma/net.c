@@ -726,6 +726,16 @@ void io_cancel(struct io *io, struct io_op *op)
     op_fix(o, o->kind == OP_SEND && o->done > 0 ? (int32_t)o->done : -ECANCELED);
 }
 
+void io_stop(struct io *io, struct io_op *op)
+{
+    const struct operation *o = &ops[(uint32_t)op->pending[0]];
+    const uint32_t gen = o->gen;
+
+    io_cancel(io, op);
+    while (o->used && o->op == op && o->gen == gen && rw_step(UINT64_MAX))
+        ;
+}
+
 uint32_t io_run(struct io *io, uint64_t deadline_ns)
 {
     uint64_t before = io->completions;

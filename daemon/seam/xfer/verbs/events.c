@@ -192,9 +192,7 @@ static void cq_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t buf
     unsigned events = 0;
     void *ctx;
 
-    (void)res, (void)buffer;
-    if (flags & IO_LAST)
-        rail->cq_polling = false;
+    (void)res, (void)flags, (void)buffer;
     if (rail->v->closing)
         return;
     while (ibv_get_cq_event(rail->channel, &cq, &ctx) == 0)
@@ -209,10 +207,6 @@ static void cq_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t buf
         cq_arm(rail);
         cq_drain(rail);
     }
-    if (!rail->cq_polling && !rail->view.lost) {
-        rail->cq_polling = true;
-        io_poll_in(rail->v->xfer->config.io, &rail->cq_op, rail->channel->fd, true);
-    }
     verbs_run(rail->v);
 }
 
@@ -224,9 +218,7 @@ static void async_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t 
     struct ibv_async_event event;
     bool fatal = false;
 
-    (void)res, (void)buffer;
-    if (flags & IO_LAST)
-        rail->async_polling = false;
+    (void)res, (void)flags, (void)buffer;
     if (rail->v->closing)
         return;
     while (ibv_get_async_event(rail->ctx, &event) == 0) {
@@ -235,10 +227,6 @@ static void async_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t 
     }
     if (fatal)
         rail_lost(rail, "it failed, or its driver was taken away; start the daemon again");
-    if (!rail->async_polling && !rail->view.lost) {
-        rail->async_polling = true;
-        io_poll_in(rail->v->xfer->config.io, &rail->async_op, rail->ctx->async_fd, true);
-    }
     verbs_run(rail->v);
 }
 
@@ -252,28 +240,17 @@ void rails_poll(struct verbs *v)
         rail->cq_op.done = cq_ready;
         rail->cq_armed = true;
         rail->async_op.done = async_ready;
-        rail->cq_polling = rail->async_polling = true;
         io_poll_in(io, &rail->cq_op, rail->channel->fd, true);
         io_poll_in(io, &rail->async_op, rail->ctx->async_fd, true);
     }
 }
 
-void rails_cancel(struct verbs *v)
+void rails_unpoll(struct verbs *v)
 {
     for (uint32_t i = 0; i < v->nrails; i++) {
-        if (v->rail[i].cq_polling)
-            io_cancel(v->xfer->config.io, &v->rail[i].cq_op);
-        if (v->rail[i].async_polling)
-            io_cancel(v->xfer->config.io, &v->rail[i].async_op);
+        io_stop(v->xfer->config.io, &v->rail[i].cq_op);
+        io_stop(v->xfer->config.io, &v->rail[i].async_op);
     }
-}
-
-bool rails_polling(const struct verbs *v)
-{
-    for (uint32_t i = 0; i < v->nrails; i++)
-        if (v->rail[i].cq_polling || v->rail[i].async_polling)
-            return true;
-    return false;
 }
 
 /* ------------------------------------------------------------------ tasks that are back */

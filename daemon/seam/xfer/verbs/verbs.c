@@ -110,24 +110,14 @@ static enum tern_err verbs_create(struct transport *t)
     return TERN_OK;
 }
 
-static void stop_polling(struct verbs *v)
-{
-    uint64_t deadline = io_now_ns() + XFER_DESTROY_WAIT_NS;
-
-    atomic_store(&v->closing, true);
-    rails_cancel(v);
-    while (rails_polling(v) && io_now_ns() < deadline)
-        io_run(v->xfer->config.io, deadline);
-    check(!rails_polling(v));
-}
-
 static void verbs_destroy(struct transport *t)
 {
     struct verbs *v = t->own;
 
     if (!v)
         return;
-    stop_polling(v);
+    atomic_store(&v->closing, true);
+    rails_unpoll(v);
     setup_stop(v);
     for (uint32_t i = 0; v->path && i < v->npaths; i++)
         (void)setup_end_now(&v->path[i]); /* else it ends with the process */

@@ -186,7 +186,6 @@ struct verbs_rail {
     bool cq_short;    /* a piece of some path waits for a place in the queue */
     bool cq_freed;    /* places were freed since cq_short was set */
     struct io_op cq_op, async_op;
-    bool cq_polling, async_polling;
     bool cq_armed;    /* the next completion wakes the owner */
     uint64_t spin_ns; /* poll the queue until then, while requests are outstanding */
     union ibv_gid gid;
@@ -500,7 +499,7 @@ static inline bool piece_held(const struct verbs_piece *piece)
     return piece->holds || piece->state == PIECE_VERIFYING;
 }
 
-static inline struct verbs_piece *piece_of(struct verbs *v, uint32_t link, uint32_t i)
+static inline struct verbs_piece *piece_of(const struct verbs *v, uint32_t link, uint32_t i)
 {
     return &v->link[link].piece[i];
 }
@@ -552,9 +551,8 @@ void link_say(struct verbs *v, uint32_t link);
 void verbs_run(struct verbs *v); /* resumes what is marked */
 void path_back(struct io_task *task, int32_t res);
 void piece_back(struct io_task *task, int32_t res);
-void rails_poll(struct verbs *v); /* starts polling their descriptors */
-void rails_cancel(struct verbs *v);
-bool rails_polling(const struct verbs *v);
+void rails_poll(struct verbs *v); /* starts polling their descriptors; rails_unpoll ends it */
+void rails_unpoll(struct verbs *v);
 
 /* verbs.c */
 bool link_pieces(struct verbs *v, uint32_t link);
