@@ -8,13 +8,13 @@
 #include "seam/mem/checksum.h"
 
 #include <assert.h>
-#include <endian.h>
 #include <string.h>
 
 #define STATE_ALIGN 64
 
 static_assert(sizeof(XXH3_state_t) + STATE_ALIGN <= CHECKSUM_FOLD_BYTES,
               "the streaming state fits, wherever the struct starts");
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "values are hashed as they lie in memory");
 
 static XXH3_state_t *state_of(struct checksum *c)
 {
@@ -23,18 +23,11 @@ static XXH3_state_t *state_of(struct checksum *c)
     return (XXH3_state_t *)at;
 }
 
-static void leaves_to_le(struct checksum *c)
-{
-    for (uint32_t i = 0; i < c->nleaves; i++)
-        c->leaf[i] = htole64(c->leaf[i]);
-}
-
 static void fold(struct checksum *c)
 {
     if (!c->folded)
         XXH3_64bits_reset(state_of(c));
     c->folded = 1;
-    leaves_to_le(c);
     XXH3_64bits_update(state_of(c), c->leaf, c->nleaves * sizeof c->leaf[0]);
     c->nleaves = 0;
 }
@@ -94,7 +87,6 @@ uint64_t checksum_end(struct checksum *c)
         fold(c);
         return XXH3_64bits_digest(state_of(c));
     }
-    leaves_to_le(c);
     return checksum_fold(c->leaf, c->nleaves);
 }
 

@@ -40,7 +40,6 @@
 #define SEAM_XFER_WIRE_H
 
 #include <assert.h>
-#include <endian.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -97,15 +96,15 @@ struct xfer_run {
     uint64_t offset, bytes; /* in that region */
 };
 
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers travel as they lie in memory");
+
 static inline void xfer_put32(uint8_t *p, uint32_t v)
 {
-    v = htole32(v);
     memcpy(p, &v, sizeof v);
 }
 
 static inline void xfer_put64(uint8_t *p, uint64_t v)
 {
-    v = htole64(v);
     memcpy(p, &v, sizeof v);
 }
 
@@ -114,7 +113,7 @@ static inline uint32_t xfer_get32(const uint8_t *p)
     uint32_t v;
 
     memcpy(&v, p, sizeof v);
-    return le32toh(v);
+    return v;
 }
 
 static inline uint64_t xfer_get64(const uint8_t *p)
@@ -122,7 +121,7 @@ static inline uint64_t xfer_get64(const uint8_t *p)
     uint64_t v;
 
     memcpy(&v, p, sizeof v);
-    return le64toh(v);
+    return v;
 }
 
 static inline void xfer_put_head(uint8_t *p, const struct xfer_head *h)

@@ -136,13 +136,10 @@ void tcp_receive(struct data_conn *conn)
     data_conn_receive_pages(conn, t.n, t.bytes);
 }
 
-/* All sums of a piece have arrived, in the order of its pages. */
-static void sums_came(struct data_conn *conn)
+/* The checksums of the page at the cursor. */
+static const uint64_t *sums_of(const struct data_conn *conn)
 {
-    uint64_t *sums = (uint64_t *)(void *)conn->meta;
-
-    for (uint32_t i = 0; i < tcp_caller_of(conn)->sums_bytes / sizeof *sums; i++)
-        sums[i] = le64toh(sums[i]);
+    return (const uint64_t *)(const void *)conn->meta + tcp_caller_of(conn)->sum_next;
 }
 
 static void page_took(struct data_conn *conn, const struct batch_part *part, bool right)
@@ -168,9 +165,7 @@ static uint64_t take_resharded(struct data_conn *conn, const struct batch_part *
     n = n < bytes - c->cursor.at ? n : bytes - c->cursor.at;
     c->cursor.at += n;
     if (c->cursor.at == bytes)
-        page_took(conn, part,
-                  arrival_resharded(conn->xfer, part->batch, i,
-                                    (const uint64_t *)(const void *)conn->meta + c->sum_next));
+        page_took(conn, part, arrival_resharded(conn->xfer, part->batch, i, sums_of(conn)));
     return n;
 }
 
@@ -184,8 +179,7 @@ static uint64_t take_page_bytes(struct data_conn *conn, const struct batch_part 
     const uint64_t bytes = mem_page_bytes(mem, batch->pool, batch_pages(batch, i)->group);
 
     if (c->cursor.at == 0 && c->cursor.region == 0)
-        arrival_begin(&c->arrival, conn->xfer, part->batch, i,
-                      (const uint64_t *)(const void *)conn->meta + c->sum_next);
+        arrival_begin(&c->arrival, conn->xfer, part->batch, i, sums_of(conn));
     n = n < bytes - c->cursor.at ? n : bytes - c->cursor.at;
     c->cursor.at += n;
     arrival_reached(&c->arrival, c->cursor.region, c->cursor.at);
@@ -206,8 +200,6 @@ static uint64_t take_body(struct data_conn *conn, const struct batch_part *part,
     if (c->sums_at < c->sums_bytes) {
         n = n < c->sums_bytes - c->sums_at ? n : c->sums_bytes - c->sums_at;
         c->sums_at += (uint32_t)n;
-        if (c->sums_at == c->sums_bytes)
-            sums_came(conn);
         return n;
     }
     if (c->cursor.page < part->n)
