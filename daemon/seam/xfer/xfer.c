@@ -164,7 +164,7 @@ void xfer_link_down(struct xfer *xfer, uint32_t number)
             struct data_conn *conn = data_path_conn(&xfer->transport[k - 1], number, i);
 
             if (conn)
-                data_conn_end(conn);
+                data_conn_end(conn, false);
         }
     for (uint32_t slot = 0; slot < xfer->config.pulls; slot++)
         if (xfer->pull[slot].peer_link == number && has_batches(xfer, slot))

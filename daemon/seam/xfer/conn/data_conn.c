@@ -113,7 +113,7 @@ static void share_give(struct xfer *xfer, uint32_t number)
         xfer->conns->inbound_common--;
 }
 
-static void end(struct data_conn *conn, bool failed)
+void data_conn_end(struct data_conn *conn, bool failed)
 {
     if (conn->state == DATA_CONN_CLOSING || conn->state == DATA_CONN_FREE)
         return;
@@ -128,16 +128,6 @@ static void end(struct data_conn *conn, bool failed)
         conn->caller->lost(conn);
     }
     data_conn_reap(conn);
-}
-
-void data_conn_fail(struct data_conn *conn)
-{
-    end(conn, true);
-}
-
-void data_conn_end(struct data_conn *conn)
-{
-    end(conn, false);
 }
 
 /* Requests of an ended connection, back with its last task, go to another path. */
@@ -201,7 +191,7 @@ bool data_conns_evict(struct xfer *xfer)
 
             if (!conn)
                 continue;
-            data_conn_end(conn);
+            data_conn_end(conn, false);
             return true;
         }
     return false;
@@ -275,7 +265,7 @@ bool data_conn_sent(struct data_conn *conn, bool well)
         return false;
     }
     if (!well) {
-        data_conn_fail(conn);
+        data_conn_end(conn, true);
         return false;
     }
     data_conn_progress(conn);
@@ -358,7 +348,7 @@ static void receive_ended(struct data_conn *conn, uint64_t n, int32_t res)
         if (lost)
             pull_break(xfer, pull, TERN_CORRUPT);
         if (!well)
-            data_conn_fail(conn);
+            data_conn_end(conn, true);
     }
     if (pull != NONE)
         pull_release(xfer, pull);

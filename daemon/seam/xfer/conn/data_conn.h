@@ -146,9 +146,8 @@ void data_conn_call(struct transport *t, uint32_t peer_link, uint32_t path,
 /* Returns NULL if no slot is free or all are being ended. */
 struct data_conn *data_conn_take(struct xfer *xfer, struct transport *t, int fd);
 void data_conn_options(const struct xfer *xfer, int fd);
-void data_conn_fail(struct data_conn *conn); /* its path failed; safe to call twice */
-void data_conn_end(struct data_conn *conn);  /* likewise, but its path has not failed */
-void data_conn_reap(struct data_conn *conn); /* frees it once nothing is in flight */
+void data_conn_end(struct data_conn *conn, bool failed); /* failed: its path. Safe to call twice */
+void data_conn_reap(struct data_conn *conn);             /* frees it once nothing is in flight */
 void data_conn_progress(struct data_conn *conn);
 /* conn sent that link's token. Returns false if the link's share of slots is used up. */
 bool data_conn_admitted(struct data_conn *conn, uint32_t peer_link);

@@ -109,7 +109,7 @@ void data_conns_tick(struct xfer *xfer, uint64_t now_ns)
         if (busy && still_ns > xfer->config.idle_ns) {
             if (conn->state == DATA_CONN_CONNECTING)
                 data_call_ended(conn, ETIMEDOUT);
-            data_conn_fail(conn);
+            data_conn_end(conn, true);
         } else if (busy && conn->receiving && still_ns > xfer->config.idle_ns / 2)
             data_conn_await(conn, 1); /* slow, not silent: take what arrived */
     }
@@ -220,7 +220,7 @@ static void drain(struct xfer *xfer)
     while (busy && io_now_ns() < deadline) {
         busy = conns->accepting || tasks_away(xfer);
         for (uint32_t i = 0; conns->conn && i < xfer->config.data_conns_max; i++) {
-            data_conn_fail(&conns->conn[i]);
+            data_conn_end(&conns->conn[i], true);
             busy = busy || conns->conn[i].state != DATA_CONN_FREE;
         }
         if (busy)

@@ -190,10 +190,11 @@ static uint32_t runs_of(const struct xfer_head *head)
     return (uint32_t)head->b;
 }
 
-/* Returns the bytes of the next frame; 0: incomplete. *ret_bad: not a frame of ours. */
+/* Returns the bytes of the next frame; 0: incomplete. *ret_bad: not a frame of ours. Sets the
+ * request's transport. */
 static uint32_t frame_bytes(const struct data_conn *conn, struct xfer_head *ret, bool *ret_bad)
 {
-    const struct data_request *r = conn->request;
+    struct data_request *r = conn->request;
     uint32_t need;
 
     *ret_bad = false;
@@ -201,7 +202,7 @@ static uint32_t frame_bytes(const struct data_conn *conn, struct xfer_head *ret,
         return 0;
     if (!xfer_get_head(conn->buffer + r->rx_at, ret) ||
         (r->state == DATA_REQUEST_HELLO ? ret->type != XFER_HELLO
-                                        : !transport_of(conn->xfer, ret->type)) ||
+                                        : !(r->transport = transport_of(conn->xfer, ret->type))) ||
         (ret->type == XFER_HELLO ? ret->n != 0 : ret->n == 0 || ret->n > XFER_PAGES_MAX) ||
         (ret->type == XFER_REQUEST_WRITE && runs_of(ret) > XFER_RUNS_MAX)) {
         *ret_bad = true;
@@ -259,17 +260,6 @@ static void take_request(struct data_conn *conn, const struct xfer_head *head)
         xfer_get_run(at, &r->runs[i]);
 }
 
-/* Returns false if the request breaks the protocol. */
-static bool request_begin(struct data_conn *conn, const struct xfer_head *head)
-{
-    struct data_request *r = conn->request;
-
-    if (!serve_allows(conn->xfer, r->serve, conn->peer_link))
-        return false;
-    r->transport = transport_of(conn->xfer, head->type);
-    return r->transport->ops->service->begin(r->transport, conn);
-}
-
 /* Begins the next request, if it is complete. */
 static void next_request(struct data_conn *conn)
 {
@@ -289,7 +279,7 @@ static void next_request(struct data_conn *conn)
             bytes = frame_bytes(conn, &head, &bad);
     }
     if (bad) {
-        data_conn_fail(conn);
+        data_conn_end(conn, true);
         return;
     }
     if (bytes == 0)
@@ -297,8 +287,9 @@ static void next_request(struct data_conn *conn)
     take_request(conn, &head);
     frame_taken(r, bytes);
     data_conn_progress(conn); /* the timeout for our answer starts now */
-    if (!request_begin(conn, &head))
-        data_conn_fail(conn);
+    if (!serve_allows(conn->xfer, r->serve, conn->peer_link) ||
+        !r->transport->ops->service->begin(r->transport, conn))
+        data_conn_end(conn, true);
 }
 
 /* ------------------------------------------------------------------ sending */
@@ -379,7 +370,7 @@ static void send_ended(struct data_conn *conn, uint64_t n, int32_t res)
         if (lost)
             r->transport->ops->service->over(r->transport, conn, true);
         if (res <= 0 && res != -ECANCELED && !lost)
-            data_conn_fail(conn);
+            data_conn_end(conn, true);
         else if (n > 0)
             sent_bytes(conn, n);
         else
@@ -416,7 +407,7 @@ static void received(struct io_op *op, int32_t res, uint32_t flags, uint32_t buf
     (void)flags, (void)buffer;
     conn->receiving = false;
     if (conn->state == DATA_CONN_OPEN && res <= 0) {
-        data_conn_fail(conn);
+        data_conn_end(conn, true);
     } else if (conn->state == DATA_CONN_OPEN) {
         if (r->rx_n == 0)
             r->frame_ns = io_now_ns();
@@ -489,6 +480,6 @@ void data_conns_dismiss(struct xfer *xfer, uint32_t peer_link)
         struct data_conn *conn = &xfer->conns->conn[i];
 
         if (conn->state == DATA_CONN_OPEN && conn->request && conn->peer_link == peer_link)
-            data_conn_fail(conn);
+            data_conn_end(conn, true);
     }
 }

@@ -289,7 +289,7 @@ static void write_go_on(struct verbs *v, struct data_conn *conn)
     if (!serves)
         answer_none(conn, TERN_GONE);
     else if (!settle(conn, writes_post(v, conn)))
-        data_conn_fail(conn);
+        data_conn_end(conn, true);
     data_source_send(conn);
 }
 
