@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
@@ -17,7 +16,7 @@
 #include "seam/disk/disk_state.h"
 #include "seam/own_threads.h"
 
-#define HUGE_BYTES    (2u << 20)
+#define BLOCKS_BYTES  ((uint64_t)DISK_LANE_PIECES * DISK_BLOCK)
 #define DROPS_AT_ONCE 64u /* extents of one file that are dropped with one sync */
 #define ROOM_LOOK_S   1   /* seconds between looks for room on a full disk, while nobody stores */
 
@@ -192,9 +191,8 @@ static uint64_t meta_bytes(const struct disk_config *c)
 
 static uint64_t thread_bytes(const struct disk_config *c)
 {
-    return sizeof(struct disk_thread) + (1 + DISK_LANE_PIECES) * (uint64_t)DISK_BLOCK +
-           meta_bytes(c) + disk_footer_bytes_max() + DISK_WRITE_EXTENTS * sizeof(struct disk_seal) +
-           reader_bytes();
+    return sizeof(struct disk_thread) + BLOCKS_BYTES + undumped_bytes(meta_bytes(c)) +
+           disk_footer_bytes_max() + reader_bytes();
 }
 
 uint64_t disk_bytes(const struct disk_config *config)
@@ -208,20 +206,6 @@ uint64_t disk_bytes(const struct disk_config *config)
 static bool name_fits(const char *name)
 {
     return name && *name && *name != '.' && !strchr(name, '/') && strlen(name) < DISK_TENANT_NAME;
-}
-
-/* Memory for unencrypted bytes: a crash dump must not contain a tenant's bytes. */
-static uint8_t *create_memory(size_t align, size_t bytes, int advice)
-{
-    uint8_t *at;
-
-    bytes = (bytes + align - 1) / align * align;
-    at = aligned_alloc(align, bytes);
-    if (!at)
-        return NULL;
-    undumped(at, bytes);
-    madvise(at, bytes, advice);
-    return memset(at, 0, bytes);
 }
 
 static bool create_jobs(struct disk *disk)
@@ -264,9 +248,9 @@ static enum tern_err create_files(struct disk *disk, const char **ret_why)
     disk->stats.direct = true;
     if (c->files)
         return TERN_OK;
-    TRY(file_ops_create(&config, &disk->ops, ret_why));
-    disk->files = disk->config.files = file_ops_files(disk->ops);
-    disk->stats.direct = file_ops_direct(disk->ops);
+    TRY(file_ops_create(&config, &disk->own_files, ret_why));
+    disk->files = disk->config.files = disk->own_files;
+    disk->stats.direct = disk->files->direct;
     return TERN_OK;
 }
 
@@ -276,20 +260,16 @@ static enum tern_err create_thread(struct disk *disk, uint32_t i, const char **r
     const struct disk_config *c = &disk->config;
 
     t->disk = disk;
-    t->blocks = create_memory(DISK_BLOCK, DISK_LANE_PIECES * DISK_BLOCK, MADV_NORMAL);
-    if (!t->blocks)
+    t->blocks = undumped_take(BLOCKS_BYTES, true);
+    t->meta = undumped_take(disk->meta_bytes, true);
+    t->footer = undumped_take(disk_footer_bytes_max(), true);
+    t->reader = calloc(1, reader_bytes());
+    if (!t->blocks || !t->meta || !t->footer || !t->reader)
         return TERN_INTERNAL;
     pieces_init(&t->pieces, disk->files, i, c->depth,
                 disk->staging + (uint64_t)i * c->depth * DISK_PIECE_BYTES, t->blocks);
     if (c->encrypt)
         TRY(disk_crypt_create(c->key, &t->crypt, ret_why));
-    t->block = calloc(1, DISK_BLOCK);
-    t->meta = create_memory(DISK_BLOCK, disk->meta_bytes, MADV_NORMAL);
-    t->footer = create_memory(DISK_BLOCK, disk_footer_bytes_max(), MADV_NORMAL);
-    t->seal = calloc(DISK_WRITE_EXTENTS, sizeof *t->seal);
-    t->reader = calloc(1, reader_bytes());
-    if (!t->block || !t->meta || !t->footer || !t->seal || !t->reader)
-        return TERN_INTERNAL;
     t->started = own_thread_start(&t->thread, thread_main, t) == 0;
     return t->started ? TERN_OK : TERN_INTERNAL;
 }
@@ -302,8 +282,7 @@ static enum tern_err create_all(struct disk *disk, const char **ret_why)
     *ret_why = memory;
     disk->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     disk->threads = calloc(disk->config.threads, sizeof *disk->threads);
-    /* Huge pages: the memory of a request is contiguous for the device, too. */
-    disk->staging = create_memory(HUGE_BYTES, staging_bytes(&disk->config), MADV_HUGEPAGE);
+    disk->staging = undumped_take(staging_bytes(&disk->config), true);
     if (disk->event_fd < 0 || !disk->threads || !disk->staging || !create_jobs(disk))
         return TERN_INTERNAL;
     TRY(create_files(disk, ret_why));
@@ -359,11 +338,9 @@ static void destroy_thread(struct disk_thread *t)
     if (t->started)
         pthread_join(t->thread, NULL);
     disk_crypt_destroy(t->crypt);
-    free(t->block);
-    free(t->blocks);
-    free(t->meta);
-    free(t->footer);
-    free(t->seal);
+    undumped_put(t->blocks, BLOCKS_BYTES);
+    undumped_put(t->meta, t->disk->meta_bytes);
+    undumped_put(t->footer, disk_footer_bytes_max());
     free(t->reader);
 }
 
@@ -375,15 +352,15 @@ void disk_destroy(struct disk *disk)
     disk->stop = true;
     pthread_cond_broadcast(&disk->wake);
     pthread_mutex_unlock(&disk->lock);
-    for (uint32_t i = 0; disk->threads && i < disk->config.threads; i++)
+    for (uint32_t i = 0; disk->threads && i < disk->config.threads && disk->threads[i].disk; i++)
         destroy_thread(&disk->threads[i]);
-    file_ops_destroy(disk->ops);
+    file_ops_destroy(disk->own_files);
     pthread_cond_destroy(&disk->wake);
     pthread_mutex_destroy(&disk->lock);
     if (disk->event_fd >= 0)
         close(disk->event_fd);
     explicit_bzero(disk->config.key, sizeof disk->config.key);
-    free(disk->staging);
+    undumped_put(disk->staging, staging_bytes(&disk->config));
     free(disk->threads);
     free(disk->writes);
     free(disk->reads);

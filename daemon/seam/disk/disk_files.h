@@ -47,6 +47,7 @@ struct disk_files {
     /* Returns true if the spill directory was removed; `make` makes it anew. NULL: it never is. */
     bool (*gone)(void *ctx);
     void *ctx;
+    bool direct; /* false: the file system has no O_DIRECT, all bytes go through the page cache */
 };
 
 #endif

@@ -170,11 +170,6 @@ static enum disk_fault got(const struct coder *c, bool there, size_t end)
     return c->odd || !zeros(c->from + c->at, end - c->at) ? DISK_FAULT_SHAPE : DISK_FAULT_NONE;
 }
 
-static bool place_is(struct disk_place is, struct disk_place at)
-{
-    return is.file == at.file && is.offset == at.offset;
-}
-
 bool disk_is_hole(const uint8_t *block)
 {
     return zeros(block, DISK_BLOCK);
@@ -429,7 +424,7 @@ enum disk_fault disk_get_head(const uint8_t *bytes, struct disk_place at, uint64
     *ret = (struct disk_head){.nruns = 0};
     code_head(&c, ret);
     c.odd |= version != DISK_FORMAT_VERSION;
-    TRY(got(&c, place_is(ret->extent.place, at), DISK_HEAD_BYTES));
+    TRY(got(&c, disk_place_equal(ret->extent.place, at), DISK_HEAD_BYTES));
     return disk_check_head(ret, file_bytes);
 }
 
@@ -451,7 +446,7 @@ bool disk_extent_agrees(const struct disk_extent *a, const struct disk_extent *b
            a->parent_chain == b->parent_chain && a->depth == b->depth && a->align == b->align &&
            a->tokens == b->tokens && a->nkeys == b->nkeys && a->npages == b->npages &&
            a->nsums == b->nsums && a->page_bytes == b->page_bytes && a->groups == b->groups &&
-           a->reach == b->reach && a->reason == b->reason && place_is(a->place, b->place);
+           a->reach == b->reach && a->reason == b->reason && disk_place_equal(a->place, b->place);
 }
 
 bool disk_keys_fit(const struct disk_extent *e, const struct extra_key *keys)
@@ -502,7 +497,7 @@ enum disk_fault disk_get_footer_header(const uint8_t *block, struct disk_place a
     TRY(get_begin(&c, block, MAGIC_FOOTER, tenant));
     *ret = (struct disk_footer_header){.zero = 0};
     code_footer(&c, ret);
-    TRY(got(&c, place_is(ret->place, at), SUM_AT));
+    TRY(got(&c, disk_place_equal(ret->place, at), SUM_AT));
     if (ret->nextents > DISK_WRITE_EXTENTS ||
         (!ret->key_id &&
          !(zeros(ret->nonce, sizeof ret->nonce) && zeros(ret->tag, sizeof ret->tag))))

@@ -71,6 +71,11 @@ static inline uint64_t disk_whole_blocks(uint64_t bytes)
     return (bytes + DISK_BLOCK - 1) / DISK_BLOCK * DISK_BLOCK;
 }
 
+static inline bool disk_place_equal(struct disk_place a, struct disk_place b)
+{
+    return a.file == b.file && a.offset == b.offset;
+}
+
 /* `block` is DISK_BLOCK bytes, everywhere in this header. */
 void disk_put_file_header(uint8_t *block, const struct disk_file_header *h);
 /* `file`, `tenant`: whose header it must be. */

@@ -77,11 +77,6 @@ static uint32_t page_sums(const struct reader *r, uint32_t i)
     return mem_transfer_sums(r->t->disk->config.mem, r->job->pool, r->job->page[i].group);
 }
 
-static bool place_equal(struct disk_place a, struct disk_place b)
-{
-    return a.file == b.file && a.offset == b.offset;
-}
-
 /* Adds [from, to) of a file to the spans; joins it to the last span if that is near. */
 static void span_add(struct reader *r, uint64_t file, uint64_t from, uint64_t to)
 {
@@ -141,7 +136,7 @@ static void plan(struct reader *r)
         if (!page_fits(r, i))
             continue; /* left out: not set in `ok` */
         while (i + n < job->n && page_fits(r, i + n) &&
-               place_equal(job->from[i + n].extent.place, job->from[i].extent.place) &&
+               disk_place_equal(job->from[i + n].extent.place, job->from[i].extent.place) &&
                job->from[i + n].body_at >= job->from[i + n - 1].body_at + page_bytes(r, i + n - 1))
             n++;
         run_add(r, i, n);

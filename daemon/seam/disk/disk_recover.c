@@ -223,13 +223,13 @@ enum tern_err disk_verify(const struct disk_config *config,
     struct disk_scan scan = {
         .config = config, .files = config->files, .bodies = true, .found = verified, .ctx = &to};
     struct disk_file_header h;
-    struct file_ops *ops = NULL;
+    struct disk_files *own = NULL;
     enum tern_err err = TERN_OK;
 
     if (!scan.files)
-        err = file_ops_create(&c, &ops, ret_why);
+        err = file_ops_create(&c, &own, ret_why);
     if (err == TERN_OK) {
-        scan.files = ops ? file_ops_files(ops) : scan.files;
+        scan.files = own ? own : scan.files;
         err = disk_scan_begin(&scan, ret_why);
     }
     if (err == TERN_OK) {
@@ -238,6 +238,6 @@ enum tern_err disk_verify(const struct disk_config *config,
                 disk_scan_file(&scan, &scan.file[i], &h);
         disk_scan_end(&scan);
     }
-    file_ops_destroy(ops);
+    file_ops_destroy(own);
     return err;
 }

@@ -72,11 +72,11 @@ struct disk_thread {
     bool started;
     struct pieces pieces;
     struct disk_crypt *crypt; /* owned; NULL: the files are in the clear */
-    uint8_t *block;           /* DISK_BLOCK */
-    uint8_t *blocks;          /* of `pieces` */
+    uint8_t *blocks;          /* owned, as are the next two: of `pieces` */
     uint8_t *meta;            /* disk->meta_bytes */
     uint8_t *footer;          /* disk_footer_bytes_max */
-    struct disk_seal *seal;   /* DISK_WRITE_EXTENTS: of the file being written */
+    uint8_t block[DISK_BLOCK];
+    struct disk_seal seal[DISK_WRITE_EXTENTS]; /* of the file being written */
     struct reader *reader;
     struct read_job *reading; /* under the lock: the read in work */
 };
@@ -86,9 +86,9 @@ struct disk {
     char *dir;
     char tenant[MEM_TENANTS_MAX][DISK_TENANT_NAME];
     const struct disk_files *files;
-    struct file_ops *ops;        /* owned; NULL: the caller's files */
-    uint8_t *staging;            /* owned: for all threads */
-    uint64_t meta_bytes;         /* at most, of an extent */
+    struct disk_files *own_files; /* owned; NULL: the caller's files */
+    uint8_t *staging;    /* owned: for all threads; huge pages, so contiguous for the device */
+    uint64_t meta_bytes; /* at most, of an extent */
     struct disk_thread *threads; /* owned, config.threads */
     struct write_job *writes;    /* owned, as are the other jobs */
     struct read_job *reads;

@@ -48,7 +48,6 @@ struct file_ops {
     int dir, lock;    /* their numbers stay; make_dir may replace the directories behind them */
     const char *path; /* borrowed: of the directory */
     pthread_mutex_t making;
-    bool direct;
     uint8_t *staging; /* borrowed */
     uint64_t lane_bytes;
     uint32_t lanes;
@@ -128,7 +127,7 @@ static int make_folder(struct file_ops *ops, const char *name)
 
 static int open_flags(const struct file_ops *ops)
 {
-    return O_CLOEXEC | O_NOFOLLOW | (ops->direct ? O_DIRECT : 0);
+    return O_CLOEXEC | O_NOFOLLOW | (ops->files.direct ? O_DIRECT : 0);
 }
 
 static int files_make(void *ctx, const char *name, int *ret)
@@ -407,7 +406,7 @@ static enum tern_err take_dir(struct file_ops *ops, const struct file_ops_config
         return TERN_DISK;
     }
     if (!config->lock) {
-        ops->direct = has_direct(ops->dir);
+        ops->files.direct = has_direct(ops->dir);
         return TERN_OK;
     }
     ops->lock = open_lock(ops->dir);
@@ -419,11 +418,11 @@ static enum tern_err take_dir(struct file_ops *ops, const struct file_ops_config
         *ret_why = "another daemon uses the spill directory: give each one of its own";
         return TERN_CONFLICT;
     }
-    ops->direct = has_direct(ops->dir);
+    ops->files.direct = has_direct(ops->dir);
     return TERN_OK;
 }
 
-enum tern_err file_ops_create(const struct file_ops_config *config, struct file_ops **ret,
+enum tern_err file_ops_create(const struct file_ops_config *config, struct disk_files **ret,
                               const char **ret_why)
 {
     struct file_ops *ops = calloc(1, sizeof *ops);
@@ -432,6 +431,7 @@ enum tern_err file_ops_create(const struct file_ops_config *config, struct file_
     *ret_why = "no memory for the files of the disk tier";
     if (!ops)
         return TERN_INTERNAL;
+    ops->files.ctx = ops;
     ops->dir = ops->lock = -1;
     ops->path = config->dir;
     pthread_mutex_init(&ops->making, NULL);
@@ -468,18 +468,21 @@ enum tern_err file_ops_create(const struct file_ops_config *config, struct file_
         .room = files_room,
         .gone = files_gone,
         .ctx = ops,
+        .direct = ops->files.direct,
     };
     *ret_why = NULL;
-    *ret = ops;
+    *ret = &ops->files;
     return TERN_OK;
 
 out_destroy:
-    file_ops_destroy(ops);
+    file_ops_destroy(&ops->files);
     return err;
 }
 
-void file_ops_destroy(struct file_ops *ops)
+void file_ops_destroy(struct disk_files *files)
 {
+    struct file_ops *ops = files ? files->ctx : NULL;
+
     if (!ops)
         return;
     for (uint32_t i = 0; ops->lane && i < ops->lanes; i++)
@@ -492,14 +495,4 @@ void file_ops_destroy(struct file_ops *ops)
         close(ops->dir);
     pthread_mutex_destroy(&ops->making);
     free(ops);
-}
-
-const struct disk_files *file_ops_files(const struct file_ops *ops)
-{
-    return &ops->files;
-}
-
-bool file_ops_direct(const struct file_ops *ops)
-{
-    return ops->direct;
 }

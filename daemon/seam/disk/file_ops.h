@@ -6,8 +6,6 @@
 #include "base/tern_err.h"
 #include "seam/disk/disk_files.h"
 
-struct file_ops;
-
 struct file_ops_config {
     const char *dir;
     uint32_t lanes;
@@ -20,11 +18,8 @@ struct file_ops_config {
 
 /* CONFLICT: another process has the lock. DISK: the directory does not exist or is not ours to
  * write. INTERNAL: no ring, memory or descriptor. *ret_why says what to do. */
-enum tern_err file_ops_create(const struct file_ops_config *config, struct file_ops **ret,
+enum tern_err file_ops_create(const struct file_ops_config *config, struct disk_files **ret,
                               const char **ret_why);
-void file_ops_destroy(struct file_ops *ops); /* no lane has anything in flight */
-const struct disk_files *file_ops_files(const struct file_ops *ops);
-/* Returns false if the file system has no O_DIRECT: all bytes go through the page cache. */
-bool file_ops_direct(const struct file_ops *ops);
+void file_ops_destroy(struct disk_files *files); /* no lane has anything in flight */
 
 #endif

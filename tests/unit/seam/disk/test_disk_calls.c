@@ -184,16 +184,16 @@ static int w_room(void *ctx, uint64_t *ret_bytes)
 }
 
 /* One thread, whose calls go through these functions; `ops` is the file system. */
-static struct file_ops *watch(enum call fail, uint32_t at, int error)
+static struct disk_files *watch(enum call fail, uint32_t at, int error)
 {
     struct file_ops_config c = {.dir = rig.dir, .lanes = 2, .lock = true};
-    struct file_ops *ops;
+    struct disk_files *ops;
     const char *why;
 
     rig_spill_close(&rig);
     assert_int_equal(file_ops_create(&c, &ops, &why), TERN_OK);
     memset(&fs, 0, sizeof fs);
-    fs.real = fs.wrapped = *file_ops_files(ops);
+    fs.real = fs.wrapped = *ops;
     fs.wrapped.make = w_make;
     fs.wrapped.submit = w_submit;
     fs.wrapped.reap = w_reap;
@@ -214,7 +214,7 @@ static struct file_ops *watch(enum call fail, uint32_t at, int error)
     return ops;
 }
 
-static void unwatch(struct file_ops *ops)
+static void unwatch(struct disk_files *ops)
 {
     rig_spill_close(&rig);
     file_ops_destroy(ops);
@@ -224,7 +224,7 @@ static void unwatch(struct file_ops *ops)
 /* Nothing is stored meanwhile. */
 TEST(a_disk_that_has_room_again_is_full_no_more)
 {
-    struct file_ops *ops;
+    struct disk_files *ops;
 
     rig_spill_start(&rig, false);
     ops = watch(CALLS, 0, 0);
@@ -244,7 +244,7 @@ TEST(a_disk_that_has_room_again_is_full_no_more)
 /* Only a write shows a quota; the amount of free room does not. */
 TEST(a_write_that_found_no_room_is_believed_until_the_next)
 {
-    struct file_ops *ops;
+    struct disk_files *ops;
 
     rig_spill_start(&rig, false);
     ops = watch(WRITE_BODY, 0, -EDQUOT);
@@ -260,7 +260,7 @@ TEST(a_name_comes_behind_all_that_it_stands_for)
 {
     static const enum call order[] = {MAKE, WRITE_BODY, SYNC,       WRITE_HEADER,
                                       SYNC, RENAME,     SYNC_FOLDER};
-    struct file_ops *ops;
+    struct disk_files *ops;
     uint32_t at = 0;
 
     rig_spill_start(&rig, false);
@@ -295,7 +295,7 @@ static void on_verified(void *ctx, const struct disk_verified *v)
 TEST(pages_pass_through_no_memory_that_a_crash_dump_holds)
 {
     struct disk_recovery r;
-    struct file_ops *ops;
+    struct disk_files *ops;
     const char *why;
     uint32_t n = 0;
 
@@ -327,7 +327,7 @@ TEST(whatever_fails_in_a_write_it_leaves_nothing_and_says_so)
         int error = i % 2 ? -EIO : -ENOSPC;
 
         for (uint32_t at = 0; at < 4; at++) {
-            struct file_ops *ops = watch(call, at, error);
+            struct disk_files *ops = watch(call, at, error);
             enum tern_err err = rig_spill_write(&rig, &file);
             char path[RIG_SPILL_PATH];
 
@@ -353,7 +353,7 @@ TEST(whatever_fails_in_a_write_it_leaves_nothing_and_says_so)
 
 TEST(a_read_that_fails_breaks_its_pull_once)
 {
-    struct file_ops *ops;
+    struct disk_files *ops;
     struct pull_id pull = {0, 5};
     uint32_t asked;
 
@@ -386,7 +386,7 @@ TEST(a_read_that_fails_breaks_its_pull_once)
  * done. */
 TEST(a_stop_ends_in_quiet)
 {
-    struct file_ops *ops;
+    struct disk_files *ops;
 
     rig_spill_start(&rig, false);
     rig_file_usual(&rig, &file, 0, 0, 4);
@@ -427,7 +427,7 @@ TEST(a_stop_ends_in_quiet)
 /* The proof does not wait for all requested reads. */
 TEST(a_stop_ends_what_runs)
 {
-    struct file_ops *ops;
+    struct disk_files *ops;
 
     rig_spill_start(&rig, false);
     rig_file_usual(&rig, &file, 0, 0, 4);
@@ -448,7 +448,7 @@ TEST(a_stop_ends_what_runs)
 TEST(a_drop_that_fails_is_not_told)
 {
     struct disk_drop drop = {0, 0, {4, 0}};
-    struct file_ops *ops;
+    struct disk_files *ops;
 
     rig_spill_start(&rig, false);
     rig_file_usual(&rig, &file, 0, 0, 4);
@@ -468,7 +468,7 @@ TEST(a_drop_that_fails_is_not_told)
 TEST(a_hole_is_durable_before_the_disk_is_idle)
 {
     struct disk_drop drop = {0, DISK_BLOCK, {4, 0}};
-    struct file_ops *ops;
+    struct disk_files *ops;
 
     rig_spill_start(&rig, false);
     rig_file_usual(&rig, &file, 0, 0, 4);
@@ -505,7 +505,7 @@ static uint32_t punches(void)
 TEST(d7_what_a_read_asked_for_is_given_back_behind_it)
 {
     struct disk_drop drop;
-    struct file_ops *ops;
+    struct disk_files *ops;
     uint32_t early;
 
     rig_spill_start(&rig, false);
