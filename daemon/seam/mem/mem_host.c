@@ -65,9 +65,8 @@ struct mem {
     const struct cuda_region *on_device[MEM_TENANTS_MAX][RANKS_MAX]; /* borrowed from it */
     uint64_t devices_told; /* a bit for each device whose loss was reported */
     int event_fd;
-    uint64_t bytes, device_bytes, host_bytes, record_bytes, huge_bytes;
-    uint64_t copies, spoilt; /* jobs so far; those of them with an injected fault */
-    struct mem_holes holes;
+    uint64_t copies;                        /* jobs so far */
+    struct mem_stats stats;                 /* without the devices' part, and without faults */
     uint64_t untouched_ns[MEM_TENANTS_MAX]; /* until then the owner touches none of that tenant */
 };
 
@@ -160,7 +159,7 @@ static enum tern_err create_region(struct mem *mem, struct region *r, enum regio
     TRY(region_create(r, kind, bytes,
                       mem->config.huge_pages && kind != REGION_CONTROL && kind != REGION_SUMS,
                       mem->workers, ret_why));
-    mem->holes.memories += r->holes;
+    mem->stats.holes.memories += r->holes;
     return TERN_OK;
 }
 
@@ -176,8 +175,8 @@ static enum tern_err create_on_devices(struct mem *mem, uint32_t tenant, const c
         mem->on_device[tenant][i] = made;
         mem->region[TIER_DEVICE][tenant][i] = (struct region){
             .kind = REGION_DEVICE, .fd = made->fd, .base = made->base, .bytes = made->bytes};
-        mem->bytes += made->bytes;
-        mem->device_bytes += made->bytes;
+        mem->stats.bytes += made->bytes;
+        mem->stats.device_bytes += made->bytes;
     }
     return TERN_OK;
 }
@@ -201,13 +200,13 @@ static enum tern_err create_tenant(struct mem *mem, uint32_t tenant, const char 
 
     if (!on_devices(&mem->config, tenant))
         TRY(create_each(mem, mem->region[TIER_DEVICE][tenant], t->regions, REGION_SHARED,
-                        t->memory_bytes, &mem->bytes, ret_why));
+                        t->memory_bytes, &mem->stats.bytes, ret_why));
     TRY(create_each(mem, mem->region[TIER_HOST][tenant], t->regions, REGION_PRIVATE, t->host_bytes,
-                    &mem->host_bytes, ret_why));
+                    &mem->stats.host_bytes, ret_why));
     TRY(create_each(mem, mem->brought[tenant], t->regions, REGION_SUMS,
                     brought_bytes(&mem->config, tenant), &sums, ret_why));
     return create_each(mem, &mem->record[tenant], 1, REGION_SHARED, t->record_bytes,
-                       &mem->record_bytes, ret_why);
+                       &mem->stats.record_bytes, ret_why);
 }
 
 static enum tern_err create_regions(struct mem *mem, const char **ret_why)
@@ -223,7 +222,7 @@ static enum tern_err create_regions(struct mem *mem, const char **ret_why)
     for (uint32_t t = 0; t < c->tenants; t++)
         TRY(create_tenant(mem, t, ret_why));
     huge = region_huge_bytes();
-    mem->huge_bytes = c->huge_pages && huge > before ? huge - before : 0;
+    mem->stats.huge_page_bytes = c->huge_pages && huge > before ? huge - before : 0;
     return TERN_OK;
 }
 
@@ -252,7 +251,7 @@ static enum tern_err create_tables(struct mem *mem, const char **ret_why)
     mem->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (mem->event_fd < 0)
         return region_why("eventfd", ret_why);
-    return workers_create(threads, c->jobs, mem->event_fd, &mem->workers, ret_why);
+    return workers_create(threads, c->jobs, mem->event_fd, &mem->stats, &mem->workers, ret_why);
 }
 
 /* Runs before memory of the host is made: a missing device must fail before minutes of zeroing. */
@@ -268,7 +267,8 @@ static enum tern_err create_devices(struct mem *mem, const char **ret_why)
         if (on_devices(c, t))
             TRY(create_on_devices(mem, t, ret_why));
     cuda_peers_open(mem->cuda, c->no_peers);
-    return workers_create(CUDA_LANES, c->jobs, mem->event_fd, &mem->device_workers, ret_why);
+    return workers_create(CUDA_LANES, c->jobs, mem->event_fd, &mem->stats, &mem->device_workers,
+                          ret_why);
 }
 
 enum tern_err mem_create(const struct mem_config *config, struct mem **ret, const char **ret_why)
@@ -626,7 +626,7 @@ void mem_copy(struct mem *mem, struct copy_id job, uint32_t from_pool, uint32_t 
     }
     mem->copies++;
     spoil = every > 0 && n > 0 && mem->copies % every == 0;
-    mem->spoilt += spoil ? 1 : 0;
+    mem->stats.copies_spoilt += spoil ? 1 : 0;
     check(!source->far || !target->far);
     workers_copy(workers_of(mem, source->far ? source : target), job, source, target, from, to, n,
                  mem->sums, mem->config.sums_per_page, spoil);
@@ -724,9 +724,9 @@ static bool control_touch(struct mem *mem, uint32_t tenant, const struct region 
     if (after.ru_nvcsw != before.ru_nvcsw) {
         took_ns = io_now_ns() - begun_ns;
         mem->untouched_ns[tenant] = begun_ns + WAIT_SHARE * took_ns;
-        mem->holes.waits++;
-        mem->holes.waited_for = tenant;
-        mem->holes.waited_ns += took_ns;
+        mem->stats.holes.waits++;
+        mem->stats.holes.waited_for = tenant;
+        mem->stats.holes.waited_ns += took_ns;
     }
     return there;
 }
@@ -772,35 +772,14 @@ void mem_want_step(struct mem *mem, uint32_t tenant, uint32_t engine, uint64_t s
 
 void mem_stats(const struct mem *mem, struct mem_stats *ret)
 {
-    struct workers_stats w, d = {0};
     struct mem_device_view view;
 
-    workers_stats(mem->workers, &w);
-    if (mem->device_workers)
-        workers_stats(mem->device_workers, &d);
-    ret->bytes = mem->bytes;
-    ret->device_bytes = mem->device_bytes;
-    ret->devices = ret->devices_lost = ret->devices_with_kernels = 0;
-    ret->work = (struct mem_far_work){0};
+    *ret = mem->stats;
     for (; mem->cuda && cuda_device_view(mem->cuda, ret->devices, &view); ret->devices++) {
         ret->devices_lost += view.lost ? 1 : 0;
         ret->devices_with_kernels += view.no_kernels ? 0 : 1;
     }
     if (mem->cuda)
         cuda_work(mem->cuda, &ret->work);
-    ret->work.sums_by_engine = w.brought_sums + d.brought_sums;
-    ret->host_bytes = mem->host_bytes;
-    ret->record_bytes = mem->record_bytes;
-    ret->records_checked = w.records_checked;
-    ret->huge_page_bytes = mem->huge_bytes;
-    ret->sealed_pages = w.sealed_pages + d.sealed_pages;
-    ret->zeroed_bytes = w.zeroed_bytes + d.zeroed_bytes;
-    ret->copied_pages = w.copied_pages + d.copied_pages;
-    ret->copied_bytes = w.copied_bytes + d.copied_bytes;
-    ret->copies_corrupt = w.copies_corrupt + d.copies_corrupt;
-    ret->copies_spoilt = mem->spoilt;
-    ret->queue_high_water =
-        w.queue_high_water > d.queue_high_water ? w.queue_high_water : d.queue_high_water;
     ret->faults = mem_fault_count();
-    ret->holes = mem->holes;
 }

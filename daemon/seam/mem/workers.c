@@ -38,7 +38,7 @@ struct workers {
     uint64_t first_ns;    /* for so long seals and copies go before waiting others */
     uint32_t others_runs; /* under way: at most one is begun before a seal or a copy */
     uint64_t turns, turn[2 * MEM_TENANTS_MAX]; /* of others: each holder's last turn */
-    struct workers_stats stats;
+    struct mem_stats *stats;                   /* borrowed; the owner's alone */
 };
 
 /* ------------------------------------------------------------------ threads */
@@ -170,8 +170,8 @@ uint64_t workers_bytes(uint32_t jobs)
     return sizeof(struct workers) + ((uint64_t)jobs + 1) * sizeof(struct job);
 }
 
-enum tern_err workers_create(uint32_t threads, uint32_t jobs, int event_fd, struct workers **ret,
-                             const char **ret_why)
+enum tern_err workers_create(uint32_t threads, uint32_t jobs, int event_fd, struct mem_stats *stats,
+                             struct workers **ret, const char **ret_why)
 {
     struct workers *w = calloc(1, sizeof *w);
 
@@ -179,6 +179,7 @@ enum tern_err workers_create(uint32_t threads, uint32_t jobs, int event_fd, stru
     if (!w)
         return TERN_INTERNAL;
     w->event_fd = event_fd;
+    w->stats = stats;
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->wake, NULL);
     pthread_cond_init(&w->populated, NULL);
@@ -226,8 +227,8 @@ static struct job *job_take(struct workers *w, enum job_kind kind)
     job->huge = job->spoil = job->failed = false;
     job->brought = 0;
     w->queued++;
-    if (w->queued > w->stats.queue_high_water)
-        w->stats.queue_high_water = w->queued;
+    if (w->queued > w->stats->queue_high_water)
+        w->stats->queue_high_water = w->queued;
     return job;
 }
 
@@ -363,7 +364,7 @@ bool workers_populate(struct workers *w, uint8_t *base, uint64_t bytes, bool hug
     return ok;
 }
 
-static void count_copy(struct workers_stats *stats, const struct job *job)
+static void count_copy(struct mem_stats *stats, const struct job *job)
 {
     if (job->failed) {
         stats->copies_corrupt++;
@@ -379,21 +380,21 @@ static void job_event(struct workers *w, const struct job *job, struct event *re
     if (job->kind == JOB_SEAL) {
         ret->kind = EV_SEALED;
         ret->sealed.job[ret->sealed.n++] = job->seal;
-        w->stats.sealed_pages += job->npages;
-        w->stats.brought_sums += job->brought;
+        w->stats->sealed_pages += job->npages;
+        w->stats->work.sums_by_engine += job->brought;
     } else if (job->kind == JOB_COPY) {
         ret->kind = EV_COPIED;
         ret->copied.job = job->copy;
         ret->copied.err = job->failed ? TERN_CORRUPT : TERN_OK;
-        count_copy(&w->stats, job);
+        count_copy(w->stats, job);
     } else if (job->kind == JOB_RECORD) {
         ret->kind = EV_RECORD_CHECKED;
         ret->checked = job->checked;
-        w->stats.records_checked++;
+        w->stats->records_checked++;
     } else {
         ret->kind = EV_ZEROED;
         ret->zeroed.pool = job->zero;
-        w->stats.zeroed_bytes += job->place.bytes * job->place.regions;
+        w->stats->zeroed_bytes += job->place.bytes * job->place.regions;
     }
 }
 
@@ -429,11 +430,4 @@ void workers_poll(struct workers *w, void (*emit)(void *ctx, struct event *event
         emit(ctx, &event);
     }
     eventfd_wake(w->event_fd); /* more may be left: poll again */
-}
-
-void workers_stats(struct workers *w, struct workers_stats *ret)
-{
-    pthread_mutex_lock(&w->lock);
-    *ret = w->stats;
-    pthread_mutex_unlock(&w->lock);
 }

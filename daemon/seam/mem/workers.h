@@ -31,9 +31,10 @@ struct pool_place {
 };
 
 uint64_t workers_bytes(uint32_t jobs); /* of the tables */
-/* `jobs`: queued or running, at most. A finished job writes to `event_fd` (borrowed). */
-enum tern_err workers_create(uint32_t threads, uint32_t jobs, int event_fd, struct workers **ret,
-                             const char **ret_why);
+/* `jobs`: queued or running, at most. A finished job writes to `event_fd`. workers_poll adds to
+ * `stats`, which several sets may share. Both are borrowed. */
+enum tern_err workers_create(uint32_t threads, uint32_t jobs, int event_fd, struct mem_stats *stats,
+                             struct workers **ret, const char **ret_why);
 void workers_destroy(struct workers *w); /* finishes no job: joins the threads after a piece */
 
 /* `sums` is the store of mem_sums: sums_per_page values a record. */
@@ -58,12 +59,5 @@ bool workers_populate(struct workers *w, uint8_t *base, uint64_t bytes, bool hug
 
 /* Emits the event of each finished job. The caller reads the event_fd, before this call. */
 void workers_poll(struct workers *w, void (*emit)(void *ctx, struct event *event), void *ctx);
-
-struct workers_stats {
-    uint64_t sealed_pages, zeroed_bytes, queue_high_water;
-    uint64_t copied_pages, copied_bytes, copies_corrupt, records_checked;
-    uint64_t brought_sums; /* taken from those that engines brought */
-};
-void workers_stats(struct workers *w, struct workers_stats *ret);
 
 #endif

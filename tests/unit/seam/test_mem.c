@@ -743,11 +743,12 @@ static uint32_t threads_of_own_signals(void)
 /* A thread that has just begun blocks all of them for a moment. */
 TEST(mem_workers_take_only_the_signals_of_their_own_access)
 {
+    struct mem_stats stats = {0};
     struct workers *w;
     const char *why;
     uint32_t tries = 0;
 
-    assert_int_equal(workers_create(2, 1, -1, &w, &why), TERN_OK);
+    assert_int_equal(workers_create(2, 1, -1, &stats, &w, &why), TERN_OK);
     while (threads_of_own_signals() < 2 && tries++ < 20000)
         usleep(1000);
     assert_int_equal(threads_of_own_signals(), 2);

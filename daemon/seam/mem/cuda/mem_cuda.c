@@ -384,11 +384,11 @@ bool cuda_device_view(struct cuda *c, uint32_t device, struct mem_device_view *r
 
 void cuda_work(const struct cuda *c, struct mem_far_work *ret)
 {
-    *ret = (struct mem_far_work){.sums_by_kernels = atomic_load(&c->sums_by_kernels),
-                                 .sums_by_copies = atomic_load(&c->sums_by_copies),
-                                 .rows_by_kernels = atomic_load(&c->rows_by_kernels),
-                                 .rows_by_copies = atomic_load(&c->rows_by_copies),
-                                 .moved_within = atomic_load(&c->moved_within),
-                                 .moved_by_peer = atomic_load(&c->moved_by_peer),
-                                 .moved_staged = atomic_load(&c->moved_staged)};
+    ret->sums_by_kernels = atomic_load(&c->sums_by_kernels);
+    ret->sums_by_copies = atomic_load(&c->sums_by_copies);
+    ret->rows_by_kernels = atomic_load(&c->rows_by_kernels);
+    ret->rows_by_copies = atomic_load(&c->rows_by_copies);
+    ret->moved_within = atomic_load(&c->moved_within);
+    ret->moved_by_peer = atomic_load(&c->moved_by_peer);
+    ret->moved_staged = atomic_load(&c->moved_staged);
 }

@@ -61,7 +61,7 @@ const struct mem_far *cuda_far(const struct cuda *c);
 
 /* As mem_device_view; texts are valid as long as the struct cuda. */
 bool cuda_device_view(struct cuda *c, uint32_t device, struct mem_device_view *ret);
-/* Totals over all devices, since the start. Any thread. */
+/* Totals over all devices, since the start: all but sums_by_engine. Any thread. */
 void cuda_work(const struct cuda *c, struct mem_far_work *ret);
 
 #endif
