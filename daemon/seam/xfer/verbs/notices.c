@@ -6,12 +6,11 @@
 
 static bool answer_due(const struct data_conn *conn)
 {
-    for (uint32_t i = 0; i < VERBS_PIECES; i++) {
-        const struct verbs_piece *piece = piece_of(conn->transport->own, conn->peer_link, i);
+    const struct verbs_piece *piece = NULL;
 
+    while ((piece = piece_next(conn->transport->own, conn->peer_link, piece)))
         if (piece->state != PIECE_FREE && !piece->answered)
             return true;
-    }
     return false;
 }
 
@@ -52,27 +51,25 @@ static void put_request_write(const struct verbs *v, struct data_conn *conn,
 
 static void ask_for_writes(struct verbs *v, struct data_conn *conn)
 {
-    for (uint32_t i = 0; i < VERBS_PIECES && room_to_say(conn); i++) {
-        struct verbs_piece *piece = piece_of(v, conn->peer_link, i);
+    struct verbs_piece *piece = NULL;
 
-        if (piece->state != PIECE_BOUND)
-            continue;
-        put_request_write(v, conn, piece);
-        push_asked(piece);
-    }
+    while (room_to_say(conn) && (piece = piece_next(v, conn->peer_link, piece)))
+        if (piece->state == PIECE_BOUND) {
+            put_request_write(v, conn, piece);
+            push_asked(piece);
+        }
 }
 
 static void say_confirms(struct verbs *v, struct data_conn *conn)
 {
-    for (uint32_t i = 0; i < VERBS_PIECES && room_to_say(conn); i++) {
-        struct verbs_piece *piece = piece_of(v, conn->peer_link, i);
+    struct verbs_piece *piece = NULL;
 
-        if (piece->state != PIECE_CLOSED)
-            continue;
-        put_frame(conn, XFER_CONFIRM, piece, piece->pull);
-        piece_state_move(&piece->state, PIECE_CONFIRMING);
-        piece->answered = false;
-    }
+    while (room_to_say(conn) && (piece = piece_next(v, conn->peer_link, piece)))
+        if (piece->state == PIECE_CLOSED) {
+            put_frame(conn, XFER_CONFIRM, piece, piece->pull);
+            piece_state_move(&piece->state, PIECE_CONFIRMING);
+            piece->answered = false;
+        }
 }
 
 static void piece_cut_from(struct verbs *v, struct verbs_piece *piece, uint32_t link,
@@ -175,14 +172,13 @@ void link_say(struct verbs *v, uint32_t number)
 /* Returns the piece with that seq whose answer is due. confirms: the answer to its CONFIRM. */
 static struct verbs_piece *piece_by_seq(struct verbs *v, uint32_t link, uint32_t seq, bool confirms)
 {
-    for (uint32_t i = 0; i < VERBS_PIECES; i++) {
-        struct verbs_piece *piece = piece_of(v, link, i);
+    struct verbs_piece *piece = NULL;
 
+    while ((piece = piece_next(v, link, piece)))
         if (piece->state != PIECE_FREE && !piece->answered && piece->seq == seq &&
             (piece->state == PIECE_CONFIRMING) == confirms)
-            return piece;
-    }
-    return NULL;
+            break;
+    return piece;
 }
 
 /* Returns how many pages the source gave. *ret_lost: none, because its end of the path is gone. */
@@ -332,12 +328,11 @@ static bool received(struct data_conn *conn, uint64_t bytes)
 
 static bool idle(const struct data_conn *conn)
 {
-    for (uint32_t i = 0; i < VERBS_PIECES; i++) {
-        const struct verbs_piece *piece = piece_of(conn->transport->own, conn->peer_link, i);
+    const struct verbs_piece *piece = NULL;
 
+    while ((piece = piece_next(conn->transport->own, conn->peer_link, piece)))
         if (piece->state != PIECE_FREE && (piece->batch != NONE || !piece->answered))
             return false;
-    }
     return true;
 }
 
@@ -347,9 +342,7 @@ static void lost(struct data_conn *conn)
     struct xfer *xfer = conn->xfer;
     struct verbs *v = conn->transport->own;
 
-    for (uint32_t i = 0; i < VERBS_PIECES; i++) {
-        struct verbs_piece *piece = piece_of(v, conn->peer_link, i);
-
+    for (struct verbs_piece *piece = NULL; (piece = piece_next(v, conn->peer_link, piece));) {
         if (piece->state == PIECE_FREE || piece->state == PIECE_VERIFYING)
             continue; /* needs no connection any more */
         piece->revoked = piece->revoked && piece->answered;

@@ -8,12 +8,14 @@
  * the batch are being written or verified: the last such piece leads here again. */
 static void batch_given_up(struct verbs *v, uint32_t link, uint32_t number)
 {
-    for (uint32_t i = 0; i < VERBS_PIECES; i++)
-        if (piece_held(piece_of(v, link, i)) && piece_of(v, link, i)->batch == number)
+    struct verbs_piece *piece = NULL;
+
+    while ((piece = piece_next(v, link, piece)))
+        if (piece_held(piece) && piece->batch == number)
             return;
-    for (uint32_t i = 0; i < VERBS_PIECES; i++)
-        if (piece_of(v, link, i)->state != PIECE_FREE && piece_of(v, link, i)->batch == number)
-            piece_drop(v, piece_of(v, link, i));
+    while ((piece = piece_next(v, link, piece)))
+        if (piece->state != PIECE_FREE && piece->batch == number)
+            piece_drop(v, piece);
     batch_hand_on(v->xfer, number, TERN_PEER_LOST);
 }
 
@@ -67,9 +69,7 @@ static void piece_start(struct verbs *v, uint32_t link, struct verbs_piece *piec
 
 void pieces_start(struct verbs *v, uint32_t link)
 {
-    for (uint32_t i = 0; v->link[link].piece && i < VERBS_PIECES; i++) {
-        struct verbs_piece *piece = piece_of(v, link, i);
-
+    for (struct verbs_piece *piece = NULL; (piece = piece_next(v, link, piece));) {
         if (piece->state == PIECE_WAITING && piece->batch != NONE)
             piece_start(v, link, piece);
     }

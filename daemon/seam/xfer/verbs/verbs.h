@@ -504,6 +504,16 @@ static inline struct verbs_piece *piece_of(const struct verbs *v, uint32_t link,
     return &v->link[link].piece[i];
 }
 
+/* Returns the link's piece behind that one; NULL: the first. Returns NULL behind the last. */
+static inline struct verbs_piece *piece_next(const struct verbs *v, uint32_t link,
+                                             const struct verbs_piece *piece)
+{
+    struct verbs_piece *first = v->link[link].piece;
+    ptrdiff_t next = piece ? piece - first + 1 : 0;
+
+    return first && next < (ptrdiff_t)VERBS_PIECES ? first + next : NULL;
+}
+
 #define VERBS_RECEIVE ((uint64_t)1 << 63) /* marks the wr_id of a receive */
 
 static inline uint32_t path_number(const struct verbs *v, const struct verbs_path *p)

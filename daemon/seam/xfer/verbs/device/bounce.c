@@ -84,9 +84,9 @@ static uint32_t slots_of_link(struct verbs *v, uint32_t link, uint32_t tenant)
 {
     uint32_t n = 0;
 
-    for (uint32_t i = 0; v->link[link].piece && i < VERBS_PIECES; i++)
-        if (piece_of(v, link, i)->tenant == tenant)
-            n += count(piece_of(v, link, i)->slots);
+    for (const struct verbs_piece *piece = NULL; (piece = piece_next(v, link, piece));)
+        if (piece->tenant == tenant)
+            n += count(piece->slots);
     return n;
 }
 

@@ -209,14 +209,11 @@ void push_lost(struct verbs *v, struct verbs_piece *piece)
 
 static void arrived(struct verbs *v, struct verbs_path *p, uint32_t seq)
 {
-    struct verbs_piece *piece = NULL;
+    struct verbs_piece *piece = piece_next(v, p->link, NULL);
 
-    for (uint32_t i = 0; v->link[p->link].piece && i < VERBS_PIECES && !piece; i++) {
-        struct verbs_piece *at = piece_of(v, p->link, i);
-
-        if ((at->holds || at->revoked) && at->path == path_number(v, p) && at->seq == seq)
-            piece = at;
-    }
+    while (piece && (!(piece->holds || piece->revoked) || piece->path != path_number(v, p) ||
+                     piece->seq != seq))
+        piece = piece_next(v, p->link, piece);
     if (!piece || piece->batch == NONE)
         v->xfer->stats.late_writes++;
     if (!piece)
@@ -237,8 +234,8 @@ void push_refused(struct verbs *v, struct verbs_path *p)
 {
     uint32_t number = path_number(v, p), revoked = 0;
 
-    for (uint32_t i = 0; v->link[p->link].piece && i < VERBS_PIECES; i++)
-        revoked += piece_of(v, p->link, i)->revoked && piece_of(v, p->link, i)->path == number;
+    for (const struct verbs_piece *piece = NULL; (piece = piece_next(v, p->link, piece));)
+        revoked += piece->revoked && piece->path == number;
     if (revoked == 0)
         return;
     v->xfer->stats.late_writes++;
@@ -276,9 +273,7 @@ void pieces_done(struct verbs *v, struct verbs_path *p)
     path_mark(v, p);
     if (p->source)
         writes_done(v, p);
-    for (uint32_t i = 0; v->link[p->link].piece && i < VERBS_PIECES; i++) {
-        struct verbs_piece *piece = piece_of(v, p->link, i);
-
+    for (struct verbs_piece *piece = NULL; (piece = piece_next(v, p->link, piece));) {
         if (p->state != PATH_READY)
             return; /* flushed requests look like completed ones */
         if (!piece->holds || piece->path != path_number(v, p) ||
@@ -307,12 +302,11 @@ void piece_drop(struct verbs *v, struct verbs_piece *piece)
 void verbs_drop(struct transport *t, uint32_t pull)
 {
     struct verbs *v = t->own;
-    struct verbs_link *l = &v->link[t->xfer->pull[pull].peer_link];
+    uint32_t link = t->xfer->pull[pull].peer_link;
 
-    for (uint32_t i = 0; l->piece && i < VERBS_PIECES; i++)
-        if (l->piece[i].state != PIECE_FREE && l->piece[i].batch != NONE &&
-            l->piece[i].pull == pull)
-            piece_drop(v, &l->piece[i]);
+    for (struct verbs_piece *piece = NULL; (piece = piece_next(v, link, piece));)
+        if (piece->state != PIECE_FREE && piece->batch != NONE && piece->pull == pull)
+            piece_drop(v, piece);
 }
 
 static void push_tick(struct verbs *v, struct verbs_piece *piece, uint64_t now_ns)
@@ -345,8 +339,7 @@ static uint64_t granted_ns(const struct verbs *v, uint32_t link, const struct ve
 /* Fails the path, and so ends its grants, if the peer neither writes nor refuses them in time. */
 void pieces_tick(struct verbs *v, uint32_t link, uint64_t now_ns)
 {
-    for (uint32_t i = 0; v->link[link].piece && i < VERBS_PIECES; i++) {
-        struct verbs_piece *piece = piece_of(v, link, i);
+    for (struct verbs_piece *piece = NULL; (piece = piece_next(v, link, piece));) {
         struct verbs_path *p;
         uint64_t since_ns;
 

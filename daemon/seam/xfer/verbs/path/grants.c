@@ -21,8 +21,8 @@ bool verbs_holds(const struct transport *t, uint32_t pull)
     const struct verbs *v = t->own;
 
     for (uint32_t n = 0; n < t->xfer->config.links; n++)
-        for (uint32_t i = 0; v->link[n].piece && i < VERBS_PIECES; i++)
-            if (piece_held(&v->link[n].piece[i]) && v->link[n].piece[i].pull == pull)
+        for (const struct verbs_piece *piece = NULL; (piece = piece_next(v, n, piece));)
+            if (piece_held(piece) && piece->pull == pull)
                 return true;
     return false;
 }
@@ -48,9 +48,7 @@ void mws_give(struct verbs *v, struct verbs_path *p, struct verbs_piece *piece)
 
 void pieces_lost(struct verbs *v, struct verbs_path *p)
 {
-    for (uint32_t i = 0; v->link[p->link].piece && i < VERBS_PIECES; i++) {
-        struct verbs_piece *piece = piece_of(v, p->link, i);
-
+    for (struct verbs_piece *piece = NULL; (piece = piece_next(v, p->link, piece));) {
         if (piece->path != path_number(v, p) || piece->state == PIECE_WAITING || !piece->holds)
             continue;
         piece->tried |= 1u << p->rail;
@@ -61,9 +59,7 @@ void pieces_lost(struct verbs *v, struct verbs_path *p)
 
 void pieces_ended(struct verbs *v, struct verbs_path *p)
 {
-    for (uint32_t i = 0; v->link[p->link].piece && i < VERBS_PIECES; i++) {
-        struct verbs_piece *piece = piece_of(v, p->link, i);
-
+    for (struct verbs_piece *piece = NULL; (piece = piece_next(v, p->link, piece));) {
         if (!piece->holds || piece->path != path_number(v, p))
             continue;
         if (piece->state != PIECE_WAITING) /* granted again, unless its pull has ended */
@@ -78,9 +74,7 @@ void pieces_ended(struct verbs *v, struct verbs_path *p)
 
 void pieces_forgotten(struct verbs *v, const struct verbs_path *p)
 {
-    for (uint32_t i = 0; v->link[p->link].piece && i < VERBS_PIECES; i++) {
-        struct verbs_piece *piece = piece_of(v, p->link, i);
-
+    for (struct verbs_piece *piece = NULL; (piece = piece_next(v, p->link, piece));) {
         if (!piece->revoked || piece->path != path_number(v, p))
             continue;
         piece->revoked = false;
