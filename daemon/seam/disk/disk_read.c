@@ -175,7 +175,7 @@ static int file_of(struct reader *r, uint64_t number, struct open_file **ret)
         }
     *ret = file_place(r);
     file_close(r, *ret);
-    disk_file_name(name, disk->tenant[mem_pool_tenant(disk->config.mem, r->job->pool)], number,
+    disk_file_name(name, disk->tenant[mem_place(disk->config.mem, r->job->pool)->tenant], number,
                    false);
     err = disk->files->open(disk->files->ctx, name, &(*ret)->file, &bytes);
     if (err == 0)
@@ -229,7 +229,7 @@ static void met_bad(struct reader *r, struct disk_place at)
     disk->stats.corrupt += r->missing ? 0 : 1;
     disk->stats.bad = (struct disk_bad){.n = disk->stats.bad.n + 1,
                                         .at = at,
-                                        .tenant = mem_pool_tenant(disk->config.mem, r->job->pool),
+                                        .tenant = mem_place(disk->config.mem, r->job->pool)->tenant,
                                         .missing = r->missing};
     pthread_mutex_unlock(&disk->lock);
 }
@@ -308,7 +308,7 @@ static void pages_came(struct reader *r, const uint8_t *bytes, uint64_t at, uint
         if (r->region_at < region_bytes)
             return;
         r->region_at = 0;
-        if (++r->region == mem_transfer_regions(mem, r->job->pool))
+        if (++r->region == mem_place(mem, r->job->pool)->transfer_regions)
             page_end(r);
     }
 }
@@ -327,7 +327,7 @@ static void header_came(struct reader *r, uint8_t *block)
 {
     struct disk *disk = r->t->disk;
     const struct disk_extent *e = &r->job->from[r->run[r->run_at].first].extent;
-    const char *tenant = disk->tenant[mem_pool_tenant(disk->config.mem, r->job->pool)];
+    const char *tenant = disk->tenant[mem_place(disk->config.mem, r->job->pool)->tenant];
 
     if (disk_open_extent(r->t->crypt, block) != DISK_FAULT_NONE ||
         disk_get_extent(block, e->place, UINT64_MAX, tenant, &r->head) != DISK_FAULT_NONE ||

@@ -147,7 +147,7 @@ static bool put_page(struct stream *s, const struct page_at *page)
 {
     struct mem *mem = s->t->disk->config.mem;
     uint32_t units = mem_units(mem, page->pool, page->group);
-    uint32_t regions = mem_transfer_regions(mem, page->pool);
+    uint32_t regions = mem_place(mem, page->pool)->transfer_regions;
     uint64_t page_bytes = mem_page_bytes(mem, page->pool, page->group);
     const uint64_t *sums = mem_sums(mem, page->record);
 
@@ -209,7 +209,7 @@ static void build_head(const struct stream *s, uint32_t i, const struct page_at 
             check(ret->nruns < GROUPS_MAX);
             run = &ret->run[ret->nruns++];
             run->units = mem_units(disk->config.mem, pool, g);
-            run->regions = mem_transfer_regions(disk->config.mem, pool);
+            run->regions = mem_place(disk->config.mem, pool)->transfer_regions;
             run->page_bytes = mem_page_bytes(disk->config.mem, pool, g);
         }
         run->pages++;

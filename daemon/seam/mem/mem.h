@@ -19,6 +19,7 @@
 #include "core/core.h"
 
 struct mem;
+struct mem_far;
 
 #define MEM_TENANTS_MAX  64
 #define MEM_WORKERS_MAX  256
@@ -72,15 +73,31 @@ void mem_poll(struct mem *mem, void (*emit)(void *ctx, struct event *event), voi
 void mem_pool_set(struct mem *mem, uint32_t pool, enum tier tier, uint32_t tenant, uint64_t offset,
                   uint64_t bytes, uint32_t regions, const uint8_t *region,
                   uint32_t transfer_regions, uint32_t ngroups, const struct group_layout *groups);
-/* The tenant's regions that the pool uses, in the order of the ranks. */
-const uint8_t *mem_pool_regions(const struct mem *mem, uint32_t pool);
+/* Where a pool lies, and its layout. */
+struct pool_place {
+    uint64_t bytes; /* in one region */
+    enum tier tier;
+    uint32_t tenant, ngroups;
+    uint32_t regions;          /* one for each rank; 0: the pool was never set */
+    uint32_t transfer_regions; /* those that transfers carry */
+    const struct mem_far *far; /* access to its bytes; NULL: by the CPU */
+    uint32_t brought_entry_bytes;
+    uint64_t page_bytes_min;
+    /* The lists, of which a worker's job's copy has the first `regions` and `ngroups`. */
+    uint8_t *base[RANKS_MAX];  /* first byte of the pool in each rank's region */
+    uint8_t region[RANKS_MAX]; /* the tenant's region of each rank */
+    /* In each region, the checksums that engines bring (base/brought.h): entries of
+     * brought_entry_bytes, one for page_bytes_min of the pool. NULL: the host tier has none. */
+    uint8_t *brought[RANKS_MAX];
+    struct group_layout group[GROUPS_MAX];
+};
+/* The place of a pool that was set; valid until it is set again. */
+const struct pool_place *mem_place(const struct mem *mem, uint32_t pool);
 
 /* For mem_touch.h, and for the kernel where mem_far_at returns NULL. */
 void *mem_page(const struct mem *mem, uint32_t pool, uint32_t region, uint32_t group,
                uint32_t index);
 uint64_t mem_page_bytes(const struct mem *mem, uint32_t pool, uint32_t group); /* of one region */
-uint32_t mem_transfer_regions(const struct mem *mem, uint32_t pool);
-uint32_t mem_pool_ranks(const struct mem *mem, uint32_t pool); /* each has a region */
 /* Copies an arrived, verified page and its checksums to the regions that transfers do not carry.
  * Any thread that has the page in work. Returns false if memory of those regions is gone. */
 bool mem_spread(struct mem *mem, uint32_t pool, const struct page_at *page);
@@ -88,11 +105,11 @@ uint32_t mem_units(const struct mem *mem, uint32_t pool, uint32_t group);
 /* What a transfer carries of one page: bytes, and their checksums. */
 static inline uint64_t mem_transfer_bytes(const struct mem *mem, uint32_t pool, uint32_t group)
 {
-    return mem_page_bytes(mem, pool, group) * mem_transfer_regions(mem, pool);
+    return mem_page_bytes(mem, pool, group) * mem_place(mem, pool)->transfer_regions;
 }
 static inline uint32_t mem_transfer_sums(const struct mem *mem, uint32_t pool, uint32_t group)
 {
-    return mem_units(mem, pool, group) * mem_transfer_regions(mem, pool);
+    return mem_units(mem, pool, group) * mem_place(mem, pool)->transfer_regions;
 }
 uint32_t mem_page_records(const struct mem *mem); /* as configured */
 /* A whole region of a tenant's device tier, for registration with a device. */
@@ -102,8 +119,6 @@ uint32_t mem_region_count(const struct mem *mem, uint32_t tenant);
 /* So many bytes at the beginning of each region belong to no page: a pool that has them begins with
  * them, and slab 0 of a pool, which is at least a page, is never used. 0: not known. */
 uint64_t mem_unheld_bytes(const struct mem *mem);
-uint32_t mem_pool_tenant(const struct mem *mem, uint32_t pool);
-enum tier mem_pool_tier(const struct mem *mem, uint32_t pool);
 /* The UUID of a region's GPU, and the bytes that processes map of the region; NULL: memory of the
  * host. *ret_lost: the GPU has failed, so nobody may map it. Either output may be NULL. */
 const char *mem_region_device(const struct mem *mem, uint32_t tenant, uint32_t region,

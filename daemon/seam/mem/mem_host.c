@@ -40,12 +40,6 @@ static_assert(CONTROL_STRIDE * CONTROL_WANTED + sizeof(uint64_t) <= CONTROL_BYTE
 static_assert(MEM_TENANTS_MAX * ((TIERS + 1) * RANKS_MAX + 1 + ENGINES_MAX) <= MEM_FAULT_RANGES_MAX,
               "every region, its brought checksums and every control page is watched");
 
-struct pool {
-    bool set;
-    enum tier tier;
-    struct pool_place place;
-};
-
 struct mem {
     struct mem_config config;
     union {
@@ -56,9 +50,9 @@ struct mem {
         };
         struct region each[MEM_TENANTS_MAX * ((TIERS + 1) * RANKS_MAX + 1)]; /* all of these */
     };
-    struct region *control; /* owned, [tenant * config.engines + engine] */
-    struct pool *pool;      /* owned, config.pools */
-    uint64_t *sums;         /* owned, page_records * sums_per_page */
+    struct region *control;  /* owned, [tenant * config.engines + engine] */
+    struct pool_place *pool; /* owned, config.pools */
+    uint64_t *sums;          /* owned, page_records * sums_per_page */
     struct workers *workers;
     struct cuda *cuda;              /* owned; NULL: no memory of GPUs */
     struct workers *device_workers; /* owned; for pools on them; NULL likewise */
@@ -148,7 +142,7 @@ void mem_bytes(const struct mem_config *c, uint64_t *ret_pages, uint64_t *ret_ho
     }
     *ret_tables = (uint64_t)c->page_records * c->sums_per_page * sizeof(uint64_t) +
                   workers_bytes(c->jobs) + (devices ? workers_bytes(c->jobs) : 0) +
-                  cuda_staging_bytes(devices) + brought + c->pools * sizeof(struct pool) +
+                  cuda_staging_bytes(devices) + brought + c->pools * sizeof(struct pool_place) +
                   sizeof(struct mem) +
                   (uint64_t)c->tenants * c->engines * (CONTROL_BYTES + sizeof(struct region));
 }
@@ -357,8 +351,9 @@ void mem_pool_set(struct mem *mem, uint32_t pool, enum tier tier, uint32_t tenan
     check(ngroups >= 1 && ngroups <= GROUPS_MAX);
     have = tier_bytes(&mem->config.tenant[tenant], tier);
     check(offset <= have && bytes <= have - offset);
-    place = &mem->pool[pool].place;
+    place = &mem->pool[pool];
     memset(place, 0, sizeof *place);
+    place->tier = tier;
     place->bytes = bytes;
     place->tenant = tenant;
     place->regions = regions;
@@ -381,25 +376,18 @@ void mem_pool_set(struct mem *mem, uint32_t pool, enum tier tier, uint32_t tenan
         if (tier == TIER_DEVICE)
             place->brought[r] = mem->brought[tenant][at].base + brought_at(mem, tenant, offset);
     }
-    mem->pool[pool].set = true;
-    mem->pool[pool].tier = tier;
 }
 
-static const struct pool_place *place_of(const struct mem *mem, uint32_t pool)
+const struct pool_place *mem_place(const struct mem *mem, uint32_t pool)
 {
-    check(pool < mem->config.pools && mem->pool[pool].set);
-    return &mem->pool[pool].place;
-}
-
-const uint8_t *mem_pool_regions(const struct mem *mem, uint32_t pool)
-{
-    return place_of(mem, pool)->region;
+    check(pool < mem->config.pools && mem->pool[pool].regions > 0);
+    return &mem->pool[pool];
 }
 
 void *mem_page(const struct mem *mem, uint32_t pool, uint32_t region, uint32_t group,
                uint32_t index)
 {
-    const struct pool_place *place = place_of(mem, pool);
+    const struct pool_place *place = mem_place(mem, pool);
     uint64_t page_bytes;
 
     check(region < place->regions && group < place->ngroups);
@@ -410,25 +398,15 @@ void *mem_page(const struct mem *mem, uint32_t pool, uint32_t region, uint32_t g
 
 uint64_t mem_page_bytes(const struct mem *mem, uint32_t pool, uint32_t group)
 {
-    const struct pool_place *place = place_of(mem, pool);
+    const struct pool_place *place = mem_place(mem, pool);
 
     check(group < place->ngroups);
     return place->group[group].page_bytes;
 }
 
-uint32_t mem_pool_ranks(const struct mem *mem, uint32_t pool)
-{
-    return place_of(mem, pool)->regions;
-}
-
-uint32_t mem_transfer_regions(const struct mem *mem, uint32_t pool)
-{
-    return place_of(mem, pool)->transfer_regions;
-}
-
 uint32_t mem_units(const struct mem *mem, uint32_t pool, uint32_t group)
 {
-    const struct pool_place *place = place_of(mem, pool);
+    const struct pool_place *place = mem_place(mem, pool);
 
     check(group < place->ngroups);
     return place->group[group].units;
@@ -527,17 +505,6 @@ const struct mem_far *mem_far(const struct mem *mem)
     return mem->cuda ? cuda_far(mem->cuda) : NULL;
 }
 
-uint32_t mem_pool_tenant(const struct mem *mem, uint32_t pool)
-{
-    return place_of(mem, pool)->tenant;
-}
-
-enum tier mem_pool_tier(const struct mem *mem, uint32_t pool)
-{
-    (void)place_of(mem, pool); /* checks the pool */
-    return mem->pool[pool].tier;
-}
-
 uint32_t mem_page_records(const struct mem *mem)
 {
     return mem->config.page_records;
@@ -600,7 +567,7 @@ static void check_pages(const struct mem *mem, const struct pool_place *place,
 void mem_seal(struct mem *mem, struct seal_id job, uint32_t pool, const struct page_at *pages,
               uint32_t n)
 {
-    const struct pool_place *place = place_of(mem, pool);
+    const struct pool_place *place = mem_place(mem, pool);
 
     check_pages(mem, place, pages, n);
     workers_seal(workers_of(mem, place), job, place, pages, n, mem->sums,
@@ -610,7 +577,7 @@ void mem_seal(struct mem *mem, struct seal_id job, uint32_t pool, const struct p
 void mem_copy(struct mem *mem, struct copy_id job, uint32_t from_pool, uint32_t to_pool,
               const struct page_at *from, const struct page_at *to, uint32_t n)
 {
-    const struct pool_place *source = place_of(mem, from_pool), *target = place_of(mem, to_pool);
+    const struct pool_place *source = mem_place(mem, from_pool), *target = mem_place(mem, to_pool);
     uint32_t every = mem->config.fault_copy_corrupt_every;
     bool spoil;
 
@@ -634,7 +601,7 @@ void mem_copy(struct mem *mem, struct copy_id job, uint32_t from_pool, uint32_t 
 
 void mem_zero(struct mem *mem, struct pool_id pool)
 {
-    workers_zero(workers_of(mem, place_of(mem, pool.slot)), pool, place_of(mem, pool.slot));
+    workers_zero(workers_of(mem, mem_place(mem, pool.slot)), pool, mem_place(mem, pool.slot));
 }
 
 /* Runs come from the core, so a run outside the memory is our bug. */

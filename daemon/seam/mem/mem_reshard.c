@@ -179,7 +179,7 @@ static void page_seal(struct landing *l, uint32_t i)
     uint64_t bytes = mem_page_bytes(l->mem, l->pool, page->group);
     uint32_t units = mem_units(l->mem, l->pool, page->group);
 
-    for (uint32_t r = 0; r < mem_pool_ranks(l->mem, l->pool); r++, sums += units) {
+    for (uint32_t r = 0; r < mem_place(l->mem, l->pool)->regions; r++, sums += units) {
         const struct reshard_end whole = {.rank = r, .page = i};
         const uint8_t *at = place_of(l, &whole);
 

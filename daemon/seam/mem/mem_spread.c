@@ -11,7 +11,8 @@ bool mem_spread(struct mem *mem, uint32_t pool, const struct page_at *page)
     uint64_t *sums = mem_sums(mem, page->record), bytes = mem_page_bytes(mem, pool, page->group);
     uint32_t units = mem_units(mem, pool, page->group);
 
-    for (uint32_t r = mem_transfer_regions(mem, pool); r < mem_pool_ranks(mem, pool); r++) {
+    for (uint32_t r = mem_place(mem, pool)->transfer_regions; r < mem_place(mem, pool)->regions;
+         r++) {
         uint8_t *to = mem_page(mem, pool, r, page->group, page->index);
         uint64_t *theirs = sums + r * units;
 

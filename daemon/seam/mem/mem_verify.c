@@ -17,7 +17,7 @@ void mem_verify_begin(struct mem_verify *v, struct mem *mem, uint32_t pool,
     v->sums = sums;
     v->page = *page;
     v->pool = pool;
-    v->regions = mem_transfer_regions(mem, pool);
+    v->regions = mem_place(mem, pool)->transfer_regions;
     v->units = mem_units(mem, pool, page->group);
     v->page_bytes = mem_page_bytes(mem, pool, page->group);
     v->region = v->unit = 0;

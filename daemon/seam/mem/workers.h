@@ -13,23 +13,6 @@
 
 struct workers;
 
-/* Where a pool lies; a job keeps a copy, so that the owner may open another pool in that slot. */
-struct pool_place {
-    uint64_t bytes; /* in one region */
-    uint32_t tenant, regions, ngroups;
-    uint32_t transfer_regions; /* regions that transfers carry */
-    const struct mem_far *far; /* access to its bytes; NULL: by the CPU */
-    uint32_t brought_entry_bytes;
-    uint64_t page_bytes_min;
-    /* The lists, of which a job's copy has the first `regions` and `ngroups`. */
-    uint8_t *base[RANKS_MAX];  /* first byte of the pool in each rank's region */
-    uint8_t region[RANKS_MAX]; /* the tenant's region of each rank */
-    /* In each region, the checksums that engines bring (base/brought.h): entries of
-     * brought_entry_bytes, one for page_bytes_min of the pool. NULL: the host tier has none. */
-    uint8_t *brought[RANKS_MAX];
-    struct group_layout group[GROUPS_MAX];
-};
-
 uint64_t workers_bytes(uint32_t jobs); /* of the tables */
 /* `jobs`: queued or running, at most. A finished job writes to `event_fd`. workers_poll adds to
  * `stats`, which several sets may share. Both are borrowed. */

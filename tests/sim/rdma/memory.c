@@ -417,22 +417,23 @@ void *mem_page(const struct mem *mem, uint32_t pool, uint32_t region, uint32_t g
     return page_base(mem->node, pool, region, place);
 }
 
+const struct pool_place *mem_place(const struct mem *mem, uint32_t pool)
+{
+    static struct pool_place places[NODES][TENANTS];
+    struct pool_place *place = &places[mem->node][pool];
+
+    place->tier = TIER_DEVICE;
+    place->tenant = pool;
+    place->regions = rw.cfg.regions;
+    place->transfer_regions = rw.cfg.transfer_regions;
+    memcpy(place->region, regions_of(mem->node, pool), rw.cfg.regions);
+    return place;
+}
+
 uint64_t mem_page_bytes(const struct mem *mem, uint32_t pool, uint32_t group)
 {
     (void)mem, (void)pool;
     return rw.cfg.page_bytes[group];
-}
-
-uint32_t mem_pool_ranks(const struct mem *mem, uint32_t pool)
-{
-    (void)mem, (void)pool;
-    return rw.cfg.regions;
-}
-
-uint32_t mem_transfer_regions(const struct mem *mem, uint32_t pool)
-{
-    (void)mem, (void)pool;
-    return rw.cfg.transfer_regions;
 }
 
 bool mem_spread(struct mem *mem, uint32_t pool, const struct page_at *page)
@@ -511,23 +512,6 @@ const char *mem_region_pci(const struct mem *mem, uint32_t tenant, uint32_t regi
 {
     (void)mem, (void)tenant, (void)region;
     return NULL;
-}
-
-const uint8_t *mem_pool_regions(const struct mem *mem, uint32_t pool)
-{
-    return regions_of(mem->node, pool);
-}
-
-uint32_t mem_pool_tenant(const struct mem *mem, uint32_t pool)
-{
-    (void)mem;
-    return pool;
-}
-
-enum tier mem_pool_tier(const struct mem *mem, uint32_t pool)
-{
-    (void)mem, (void)pool;
-    return TIER_DEVICE;
 }
 
 uint32_t mem_sums_per_page(const struct mem *mem)

@@ -136,7 +136,7 @@ struct page_at rig_spill_page(uint32_t pool, uint32_t group, uint32_t index)
 void rig_spill_fill(struct rig_spill *r, uint32_t pool, uint64_t seed)
 {
     struct page_at pages[RIG_SPILL_GROUPS * RIG_SPILL_PAGES];
-    bool alike = mem_transfer_regions(r->mem, pool) == 1;
+    bool alike = mem_place(r->mem, pool)->transfer_regions == 1;
     struct taken back = {0};
     struct prng p;
 

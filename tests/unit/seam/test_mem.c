@@ -87,7 +87,7 @@ TEST(mem_page_lies_where_the_layout_says)
     assert_ptr_equal(mem_page(rig.mem, 0, 1, 1, 5), other + 5 * 4096);
     assert_int_equal(mem_page_bytes(rig.mem, 0, 1), 4096);
     assert_int_equal(mem_units(rig.mem, 0, 1), 3);
-    assert_int_equal(mem_transfer_regions(rig.mem, 0), 2);
+    assert_int_equal(mem_place(rig.mem, 0)->transfer_regions, 2);
 }
 
 /* All memory is touched at the start: missing memory fails the start, and not a transfer. */

@@ -94,10 +94,12 @@ uint32_t mem_region_count(const struct mem *mem, uint32_t tenant)
     return regions;
 }
 
-enum tier mem_pool_tier(const struct mem *mem, uint32_t pool)
+const struct pool_place *mem_place(const struct mem *mem, uint32_t pool)
 {
+    static const struct pool_place place = {.tier = TIER_HOST};
+
     (void)mem, (void)pool;
-    return TIER_HOST;
+    return &place;
 }
 
 /* ------------------------------------------------------------------ the rig */

@@ -76,8 +76,8 @@ static bool answer_page(struct data_conn *conn, uint32_t i, const uint32_t *reco
 /* Appends zeros where daemons that could read expect region numbers. Returns false if no room. */
 static bool answer_regions(struct data_conn *conn, uint64_t *ret_bytes)
 {
-    uint32_t bytes =
-        XFER_REGION_BYTES(mem_transfer_regions(conn->xfer->config.mem, data_request_pool(conn)));
+    uint32_t bytes = XFER_REGION_BYTES(
+        mem_place(conn->xfer->config.mem, data_request_pool(conn))->transfer_regions);
 
     if (conn->out_n + bytes > conn->xfer->conns->meta_bytes)
         return false;

@@ -79,7 +79,7 @@ void xfer_link_resharded(struct xfer *xfer, uint32_t number, uint32_t pool)
     if (xfer->config.rdma.path_note)
         xfer->config.rdma.path_note(
             xfer->config.ctx, number,
-            &(struct xfer_note){.tenant = mem_pool_tenant(xfer->config.mem, pool),
+            &(struct xfer_note){.tenant = mem_place(xfer->config.mem, pool)->tenant,
                                 .transport = transport_reshards(xfer)->ops->name,
                                 .reason = resharded,
                                 .kind = XFER_NOTE_PART});

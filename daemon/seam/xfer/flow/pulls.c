@@ -328,7 +328,7 @@ void xfer_pull(struct xfer *xfer, const struct action *act)
     batch = &xfer->batch[number];
     batch->pull = slot;
     batch->pool = act->pull.pool;
-    batch->tenant = mem_pool_tenant(xfer->config.mem, act->pull.pool);
+    batch->tenant = mem_place(xfer->config.mem, act->pull.pool)->tenant;
     batch->number = act->pull.batch;
     batch->n = act->pull.n;
     batch->serve = act->pull.serve;
@@ -395,7 +395,7 @@ struct batch_part batch_cut(const struct xfer *xfer, uint32_t number, uint64_t b
                             uint32_t sums_max)
 {
     const struct batch *batch = &xfer->batch[number];
-    uint32_t regions = mem_transfer_regions(xfer->config.mem, batch->pool), sums = 0, end,
+    uint32_t regions = mem_place(xfer->config.mem, batch->pool)->transfer_regions, sums = 0, end,
              stretches = 0;
     struct batch_part part = {.batch = number, .first = next_of(batch, &end)};
     bool resharded = xfer->pull[batch->pull].pair != NULL; /* moves stretch by stretch, uncounted */

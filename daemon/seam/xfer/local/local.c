@@ -51,7 +51,7 @@ static bool page_copied(struct local_copy *c, uint32_t i, const uint64_t *sums)
     struct arrival a;
 
     arrival_begin(&a, xfer, c->part.batch, k, sums);
-    for (uint32_t r = 0; r < mem_transfer_regions(mem, batch->pool); r++) {
+    for (uint32_t r = 0; r < mem_place(mem, batch->pool)->transfer_regions; r++) {
         if (!mem_move(mem, mem_page(mem, batch->pool, r, page->group, page->index),
                       mem_page(mem, from, r, page->group, batch->ref[k].index), bytes))
             return false;

@@ -53,7 +53,7 @@ static void gather(struct data_conn *conn, struct data_gather *g)
 {
     const struct data_request *r = conn->request;
     const struct mem *mem = conn->xfer->config.mem;
-    uint32_t pool = data_request_pool(conn), regions = mem_transfer_regions(mem, pool);
+    uint32_t pool = data_request_pool(conn), regions = mem_place(mem, pool)->transfer_regions;
     struct page_cursor c = r->cursor;
 
     if (r->over) {
@@ -85,9 +85,10 @@ static void gather(struct data_conn *conn, struct data_gather *g)
 static bool sent(struct data_conn *conn, uint64_t n)
 {
     struct data_request *r = conn->request;
-    uint32_t regions = data_request_pair(conn)
-                           ? 1
-                           : mem_transfer_regions(conn->xfer->config.mem, data_request_pool(conn));
+    uint32_t regions =
+        data_request_pair(conn)
+            ? 1
+            : mem_place(conn->xfer->config.mem, data_request_pool(conn))->transfer_regions;
 
     r->pages_left -= n;
     conn->xfer->stats.payload_bytes_out += n;

@@ -68,7 +68,7 @@ static bool target_pages(struct data_conn *conn, const struct batch_part *part,
     const struct tcp_caller *caller = tcp_caller_of(conn);
     const struct mem *mem = conn->xfer->config.mem;
     const struct batch *batch = &conn->xfer->batch[part->batch];
-    uint32_t regions = mem_transfer_regions(mem, batch->pool);
+    uint32_t regions = mem_place(mem, batch->pool)->transfer_regions;
     struct page_cursor c = caller->cursor;
 
     if (conn->xfer->pull[batch->pull].pair)
@@ -186,7 +186,7 @@ static uint64_t take_page_bytes(struct data_conn *conn, const struct batch_part 
     if (c->cursor.at < bytes)
         return n;
     c->cursor.at = 0;
-    if (++c->cursor.region == mem_transfer_regions(mem, batch->pool))
+    if (++c->cursor.region == mem_place(mem, batch->pool)->transfer_regions)
         page_took(conn, part, arrival_landed(&c->arrival));
     return n;
 }

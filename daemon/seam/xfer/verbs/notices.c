@@ -199,7 +199,7 @@ static bool take_answer(struct verbs *v, struct verbs_piece *piece, const struct
                         const uint8_t *status)
 {
     const struct batch *batch = &v->xfer->batch[piece->batch];
-    uint32_t nsums = 0, regions = mem_transfer_regions(v->xfer->config.mem, batch->pool);
+    uint32_t nsums = 0, regions = mem_place(v->xfer->config.mem, batch->pool)->transfer_regions;
     const uint8_t *sums = status + XFER_STATUS_BYTES(piece->n);
 
     for (uint32_t i = 0; i < piece->n; i++) {

@@ -208,7 +208,7 @@ bool slots_land(const struct verbs_piece *piece)
     const struct mem *mem = v->xfer->config.mem;
     const struct batch *batch = &v->xfer->batch[piece->verified];
     struct landing l = {
-        .piece = piece, .batch = batch, .regions = mem_transfer_regions(mem, batch->pool)};
+        .piece = piece, .batch = batch, .regions = mem_place(mem, batch->pool)->transfer_regions};
     struct iovec stretches[XFER_PIECE_PARTS];
     uint64_t at = 0, n;
     bool all = true;

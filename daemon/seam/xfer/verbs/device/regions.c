@@ -271,7 +271,7 @@ void memory_close(struct verbs *v, struct verbs_rail *rail)
 bool memory_leaves(const struct verbs *v, uint32_t pool)
 {
     return v->nrails > 0 && v->xfer->config.rdma.serves &&
-           mem_pool_tier(v->xfer->config.mem, pool) == TIER_DEVICE && !memory_far_lost(v, pool);
+           mem_place(v->xfer->config.mem, pool)->tier == TIER_DEVICE && !memory_far_lost(v, pool);
 }
 
 const struct verbs_mr *local_mr(const struct verbs_domain *d, const uint8_t *at)

@@ -140,12 +140,12 @@ void memory_unregister_far(struct verbs *v, struct verbs_rail *rail, uint32_t te
 bool memory_far_lost(const struct verbs *v, uint32_t pool)
 {
     const struct mem *mem = v->xfer->config.mem;
-    const uint32_t tenant = mem_pool_tenant(mem, pool);
-    const uint8_t *region = mem_pool_regions(mem, pool);
+    const uint32_t tenant = mem_place(mem, pool)->tenant;
+    const uint8_t *region = mem_place(mem, pool)->region;
     bool lost = false;
 
     if (v->rail[0].domain[tenant].far)
-        for (uint32_t r = 0; !lost && r < mem_pool_ranks(mem, pool); r++)
+        for (uint32_t r = 0; !lost && r < mem_place(mem, pool)->regions; r++)
             (void)mem_region_device(mem, tenant, region[r], NULL, &lost);
     return lost;
 }

@@ -81,7 +81,7 @@ static bool runs_of_pages(struct verbs *v, const struct verbs_path *p, const str
 {
     const struct verbs_domain *domain = &rail_of(v, p)->domain[p->tenant];
     const struct mem *mem = v->xfer->config.mem;
-    uint32_t regions = mem_transfer_regions(mem, batch->pool);
+    uint32_t regions = mem_place(mem, batch->pool)->transfer_regions;
 
     runs->n = 0;
     for (uint32_t r = 0; r < regions; r++)

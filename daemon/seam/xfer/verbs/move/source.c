@@ -179,10 +179,10 @@ static enum written writes_begin(struct verbs *v, struct data_conn *conn)
     struct data_request *in = conn->request;
     const struct mem *mem = conn->xfer->config.mem;
     uint32_t pool = data_request_pool(conn);
-    struct verbs_path *p = write_path(v, conn->peer_link, mem_pool_tenant(mem, pool), in->epoch);
+    struct verbs_path *p = write_path(v, conn->peer_link, mem_place(mem, pool)->tenant, in->epoch);
     uint64_t bytes = 0;
 
-    check(mem_pool_tier(mem, pool) == TIER_DEVICE); /* memory_leaves checked it */
+    check(mem_place(mem, pool)->tier == TIER_DEVICE); /* memory_leaves checked it */
     if (!p)
         return WRITTEN_LOST;
     for (uint32_t i = 0; i < in->n; i++)

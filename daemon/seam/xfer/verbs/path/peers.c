@@ -59,10 +59,10 @@ struct verbs_path *path_best(struct verbs *v, uint32_t link, uint32_t tenant)
 static uint32_t batch_rails(const struct verbs *v, uint32_t batch)
 {
     const struct batch *b = &v->xfer->batch[batch];
-    uint32_t regions = mem_transfer_regions(v->xfer->config.mem, b->pool), near = 0;
+    uint32_t regions = mem_place(v->xfer->config.mem, b->pool)->transfer_regions, near = 0;
 
     for (uint32_t r = 0; r < regions; r++) {
-        uint32_t of_tenant = mem_pool_regions(v->xfer->config.mem, b->pool)[r];
+        uint32_t of_tenant = mem_place(v->xfer->config.mem, b->pool)->region[r];
         const struct xfer_region *region = &v->xfer->region[b->tenant][of_tenant];
 
         if (!region->binds || region->rail == NONE)
@@ -96,9 +96,9 @@ bool verbs_takes(const struct transport *t, uint32_t link, uint32_t pool)
 {
     struct verbs *v = t->own;
     const struct mem *mem = t->xfer->config.mem;
-    const uint32_t tenant = mem_pool_tenant(mem, pool);
+    const uint32_t tenant = mem_place(mem, pool)->tenant;
 
-    return v->link[link].piece && mem_pool_tier(mem, pool) == TIER_DEVICE &&
+    return v->link[link].piece && mem_place(mem, pool)->tier == TIER_DEVICE &&
            (path_best(v, link, tenant) || path_coming(v, link, tenant));
 }
 
