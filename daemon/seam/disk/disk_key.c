@@ -1,7 +1,6 @@
 /* See disk_key_read in disk_crypt.h. */
 #include "seam/disk/disk_crypt.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -9,24 +8,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <openssl/crypto.h>
+
 #define PATH_SHOWN   200 /* bytes of the path in a message */
 #define HEX_DIGITS   (2 * DISK_KEY_BYTES)
 #define READ_AT_ONCE 128 /* longer than any key file */
 #define OTHERS       077
-
-static bool from_hex(const uint8_t *text, uint8_t ret[DISK_KEY_BYTES])
-{
-    static const char digits[16] = "0123456789abcdef";
-
-    for (uint32_t i = 0; i < HEX_DIGITS; i++) {
-        const char *at = memchr(digits, tolower(text[i]), sizeof digits);
-
-        if (!at)
-            return false;
-        ret[i / 2] = (uint8_t)(ret[i / 2] << 4 | (at - digits));
-    }
-    return true;
-}
 
 static enum tern_err take_key(uint8_t *text, size_t n, const char *path,
                               uint8_t ret[DISK_KEY_BYTES], char why[DISK_KEY_WHY])
@@ -39,7 +26,9 @@ static enum tern_err take_key(uint8_t *text, size_t n, const char *path,
     }
     while (digits > 0 && (text[digits - 1] == '\n' || text[digits - 1] == '\r'))
         digits--;
-    if (digits == HEX_DIGITS && from_hex(text, ret))
+    text[digits] = '\0';
+    if (digits == HEX_DIGITS &&
+        OPENSSL_hexstr2buf_ex(ret, DISK_KEY_BYTES, NULL, (const char *)text, '\0') == 1)
         return TERN_OK;
     explicit_bzero(ret, DISK_KEY_BYTES); /* the part that was decoded */
     snprintf(why, DISK_KEY_WHY,
@@ -73,7 +62,7 @@ static enum tern_err read_open(int fd, const char *path, uint8_t ret[DISK_KEY_BY
             PATH_SHOWN, path, (unsigned)(st.st_mode & 07777));
         return TERN_DENIED;
     }
-    n = read(fd, text, sizeof text);
+    n = read(fd, text, sizeof text - 1);
     if (n < 0)
         return unreadable(path, why);
     err = take_key(text, (size_t)n, path, ret, why);
