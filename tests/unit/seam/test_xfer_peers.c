@@ -120,15 +120,13 @@ static void pumped(struct transport *t, uint32_t peer_link)
 TEST(xfer_time_of_a_peer_begins_when_it_was_asked)
 {
     static const struct transport_ops ops = {.pump = pumped};
-    static uint8_t asked[DATA_BUFFER_BYTES];
     uint8_t got[1000];
     struct xfer xfer = {.config = {.idle_ns = IDLE_NS}};
     struct transport transport = {.ops = &ops, .xfer = &xfer};
     struct data_conn conn = {.xfer = &xfer,
                              .state = DATA_CONN_OPEN,
                              .transport = &transport,
-                             .buffer = asked,
-                             .out_n = sizeof asked,
+                             .out_n = DATA_BUFFER_BYTES,
                              .progress_ns = 1};
     const int small = 1;
     int fd[2];
@@ -148,7 +146,7 @@ TEST(xfer_time_of_a_peer_begins_when_it_was_asked)
         rig_turn();
     }
     assert_true(conn.progress_ns > 1);
-    assert_int_equal(xfer.stats.socket_bytes_out, sizeof asked);
+    assert_int_equal(xfer.stats.socket_bytes_out, DATA_BUFFER_BYTES);
     close(fd[0]);
     close(fd[1]);
 }

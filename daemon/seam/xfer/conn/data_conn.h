@@ -96,19 +96,19 @@ struct data_conn {
     uint32_t send_serve;                 /* serve whose pages the current send may read; NONE */
     _Atomic int awaited;                 /* the current SO_RCVLOWAT: bytes that wake the receive */
     _Atomic uint64_t progress_ns;
-    struct iovec *iov;      /* owned, DATA_IOVS; the task's while it is away */
-    struct data_walk walk;  /* in iov: the task's likewise */
+    struct data_walk walk;  /* in iov: the task's while it is away */
     uint8_t *meta;          /* owned, data_conns.meta_bytes, aligned as a uint64_t */
-    uint8_t *packed;        /* owned, DATA_PACKED_BYTES: the task's likewise */
-    uint8_t *buffer;        /* owned, DATA_BUFFER_BYTES: outgoing or incoming requests */
     uint32_t out_n, out_at; /* to send: of the buffer; at the source, of meta */
     void *own; /* owned, own_bytes: the caller's state, or the request; zeroed when taken */
     struct data_request *request; /* incoming: the peer's request; else NULL */
+    struct iovec iov[DATA_IOVS];  /* the task's likewise, and so is the next */
+    uint8_t packed[DATA_PACKED_BYTES];
+    uint8_t buffer[DATA_BUFFER_BYTES]; /* outgoing or incoming requests */
 };
 
 /* All data connections of one struct xfer. */
 struct data_conns {
-    struct data_conn *conn; /* owned, config.data_conns_max */
+    struct data_conn *conn; /* owned, config.data_conns_max; undumped.h */
     size_t meta_bytes;
     uint32_t own_bytes;
     uint32_t end; /* all slots from there on are free; loops end there */

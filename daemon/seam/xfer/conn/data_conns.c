@@ -136,9 +136,8 @@ static uint32_t own_bytes(const struct transport_ops *const *transports)
 uint64_t data_conns_bytes(const struct xfer_config *c, uint32_t sums_per_page,
                           const struct transport_ops *const *transports)
 {
-    uint64_t conn = sizeof(struct data_conn) + DATA_IOVS * sizeof(struct iovec) +
-                    undumped_bytes(meta_bytes(sums_per_page)) + DATA_PACKED_BYTES +
-                    DATA_BUFFER_BYTES + undumped_bytes(own_bytes(transports));
+    uint64_t conn = sizeof(struct data_conn) + undumped_bytes(meta_bytes(sums_per_page)) +
+                    undumped_bytes(own_bytes(transports));
 
     return sizeof(struct data_conns) + c->data_conns_max * conn + door_bytes(c->strangers);
 }
@@ -165,12 +164,9 @@ static bool create_conn(struct xfer *xfer, struct data_conn *conn)
 {
     conn->xfer = xfer;
     conn->fd = -1;
-    conn->iov = calloc(DATA_IOVS, sizeof *conn->iov);
     conn->meta = undumped_take(xfer->conns->meta_bytes, false);
-    conn->packed = undumped_take(DATA_PACKED_BYTES, false);
-    conn->buffer = undumped_take(DATA_BUFFER_BYTES, false);
     conn->own = undumped_take(xfer->conns->own_bytes, false);
-    return conn->iov && conn->meta && conn->packed && conn->buffer && conn->own;
+    return conn->meta && conn->own;
 }
 
 enum tern_err data_conns_create(struct xfer *xfer)
@@ -190,7 +186,7 @@ enum tern_err data_conns_create(struct xfer *xfer)
         conns->inbound_min = c->connections + 1;
     conns->meta_bytes = meta_bytes(mem_sums_per_page(c->mem));
     conns->own_bytes = own_bytes(c->transports);
-    conns->conn = calloc(c->data_conns_max, sizeof *conns->conn);
+    conns->conn = undumped_take(c->data_conns_max * sizeof *conns->conn, false);
     for (uint32_t i = 0; conns->conn && i < c->data_conns_max; i++)
         if (!create_conn(xfer, &conns->conn[i]))
             return TERN_INTERNAL;
@@ -248,13 +244,10 @@ void data_conns_destroy(struct xfer *xfer)
     if (!conns)
         return;
     for (uint32_t i = 0; conns->conn && i < xfer->config.data_conns_max; i++) {
-        free(conns->conn[i].iov);
         undumped_put(conns->conn[i].meta, conns->meta_bytes);
-        undumped_put(conns->conn[i].packed, DATA_PACKED_BYTES);
-        undumped_put(conns->conn[i].buffer, DATA_BUFFER_BYTES);
         undumped_put(conns->conn[i].own, conns->own_bytes);
     }
-    free(conns->conn);
+    undumped_put(conns->conn, xfer->config.data_conns_max * sizeof *conns->conn);
     free(conns);
     xfer->conns = NULL;
 }

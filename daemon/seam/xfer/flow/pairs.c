@@ -42,15 +42,13 @@ uint64_t pairs_bytes(const struct xfer_config *c)
 
     return sizeof(struct pairs) + (c->pools + peers) * sizeof(struct told) +
            peers * teller_words(c) * sizeof(uint64_t) + c->links * sizeof(uint64_t) +
-           (c->pairs + 1) * (sizeof(struct pair) + PAIR_PIECES_MAX * sizeof(struct reshard_piece) +
-                             PAIR_UNITS_MAX + PAIR_STARTS_MAX * sizeof(uint32_t));
+           (c->pairs + 1) * sizeof(struct pair);
 }
 
 enum tern_err pairs_create(struct xfer *xfer)
 {
     const struct xfer_config *c = &xfer->config;
     struct pairs *p = calloc(1, sizeof *p);
-    bool all = true;
 
     xfer->pairs = p;
     if (!p)
@@ -68,13 +66,7 @@ enum tern_err pairs_create(struct xfer *xfer)
     p->npeers = c->pairs * LAYOUTS_A_PAIR;
     for (uint32_t i = 0; i < p->npeers; i++)
         p->peers[i].tellers = p->tellers + (size_t)i * p->teller_words;
-    for (uint32_t i = 0; i <= p->npairs; i++) {
-        p->pair[i].pieces = calloc(PAIR_PIECES_MAX, sizeof *p->pair[i].pieces);
-        p->pair[i].held = calloc(PAIR_UNITS_MAX, sizeof *p->pair[i].held);
-        p->pair[i].starts = calloc(PAIR_STARTS_MAX, sizeof *p->pair[i].starts);
-        all = all && p->pair[i].pieces && p->pair[i].held && p->pair[i].starts;
-    }
-    return all ? TERN_OK : TERN_INTERNAL;
+    return TERN_OK;
 }
 
 void pairs_destroy(struct xfer *xfer)
@@ -83,11 +75,6 @@ void pairs_destroy(struct xfer *xfer)
 
     if (!p)
         return;
-    for (uint32_t i = 0; p->pair && i <= p->npairs; i++) {
-        free(p->pair[i].pieces);
-        free(p->pair[i].held);
-        free(p->pair[i].starts);
-    }
     free(p->pair);
     free(p->own);
     free(p->peers);
@@ -246,7 +233,7 @@ static bool rows_add(struct pair *p, const struct reshard_plan *plan)
     return true;
 }
 
-static enum reshard_refusal plan_room(const struct pair *p, struct reshard_plan *ret)
+static enum reshard_refusal plan_room(struct pair *p, struct reshard_plan *ret)
 {
     *ret = (struct reshard_plan){.v = p->pieces + p->npieces, .room = PAIR_PIECES_MAX - p->npieces};
     return ret->room > 0 ? RESHARD_NONE : RESHARD_PIECES;

@@ -53,12 +53,12 @@ struct pair {
     uint32_t refused;             /* the group that refusal is about */
     uint32_t nfrom, nto;          /* groups of both ends; ngroups: the fewer of them */
     uint32_t ngroups, npieces, nheld, nstarts;
-    uint32_t runs;                /* left of PAIR_RUNS_MAX */
-    uint64_t rows, steps;         /* of all its plans and maps; left of PAIR_STEPS_MAX */
-    struct reshard_piece *pieces; /* owned, PAIR_PIECES_MAX */
-    uint8_t *held;                /* owned, PAIR_UNITS_MAX */
-    uint32_t *starts;             /* owned, PAIR_STARTS_MAX */
+    uint32_t runs;        /* left of PAIR_RUNS_MAX */
+    uint64_t rows, steps; /* of all its plans and maps; left of PAIR_STEPS_MAX */
     struct pair_group group[GROUPS_MAX];
+    struct reshard_piece pieces[PAIR_PIECES_MAX];
+    uint8_t held[PAIR_UNITS_MAX];
+    uint32_t starts[PAIR_STARTS_MAX];
 };
 
 struct pairs;
