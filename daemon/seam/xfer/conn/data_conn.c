@@ -113,6 +113,29 @@ static void share_give(struct xfer *xfer, uint32_t number)
         xfer->conns->inbound_common--;
 }
 
+void data_path_pause(struct data_path *path)
+{
+    uint64_t ms = XFER_REDIAL_MS_MIN;
+
+    check(path->conn == NONE);
+    for (uint32_t i = 0; i < path->failures && ms < XFER_REDIAL_MS_MAX; i++)
+        ms *= 2;
+    path->failures++;
+    path->dial_ns = io_now_ns() + (ms < XFER_REDIAL_MS_MAX ? ms : XFER_REDIAL_MS_MAX) * NS_PER_MS;
+}
+
+static void path_left(struct data_conn *conn, bool failed)
+{
+    struct data_path *path = data_path_of(conn);
+
+    path->conn = NONE;
+    data_path_state_move(&path->state, failed ? DATA_PATH_RETIRED : DATA_PATH_NONE);
+    if (!failed)
+        return;
+    conn->xfer->stats.conns_retired++;
+    data_path_pause(path);
+}
+
 void data_conn_end(struct data_conn *conn, bool failed)
 {
     if (conn->state == DATA_CONN_CLOSING || conn->state == DATA_CONN_FREE)
@@ -124,7 +147,7 @@ void data_conn_end(struct data_conn *conn, bool failed)
     if (conn->sending)
         data_conn_cancel_send(conn);
     if (conn->caller) {
-        data_path_left(conn, failed);
+        path_left(conn, failed);
         conn->caller->lost(conn);
     }
     data_conn_reap(conn);

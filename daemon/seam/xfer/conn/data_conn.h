@@ -168,19 +168,29 @@ void data_conn_send_pages(struct data_conn *conn, uint32_t n, uint64_t bytes,
 void data_conn_cancel_send(struct data_conn *conn);
 void data_conn_stop_writing(struct xfer *xfer, uint32_t pull); /* cancels receives for the pull */
 
-struct data_conn *data_path_conn(const struct transport *t, uint32_t peer_link, uint32_t path);
+static inline struct data_path *data_path_of(const struct data_conn *conn)
+{
+    return &transport_lane(conn->transport, conn->peer_link)->path[conn->path];
+}
+
+/* Returns the connection of that path. NULL: none is called or up. */
+static inline struct data_conn *data_path_conn(const struct transport *t, uint32_t peer_link,
+                                               uint32_t path)
+{
+    uint32_t number = transport_lane(t, peer_link)->path[path].conn;
+
+    return number == NONE ? NULL : &t->xfer->conns->conn[number];
+}
+
 /* Returns true if a path of the lane is being called or up. */
 bool data_paths_alive(const struct transport *t, uint32_t peer_link);
 /* Returns true if a pull survives the loss of its connection. */
 bool data_paths_several(const struct xfer *xfer);
 /* Work waits, and no path has room for it: calls one more path, if that is allowed. */
 void data_paths_call(struct transport *t, uint32_t peer_link, const struct data_caller *caller);
-void data_path_taken(struct transport *t, struct data_conn *conn); /* conn is called for its path */
-void data_path_up(struct data_conn *conn);
 void data_path_carried(struct data_conn *conn); /* a complete answer came: the path works */
-/* The connection leaves its path. `failed`: the path is retired for a while. */
-void data_path_left(struct data_conn *conn, bool failed);
-void data_path_put_off(struct data_path *path);               /* the call could not be made */
+/* It failed, or could not be called: it may be called again after a pause. */
+void data_path_pause(struct data_path *path);
 void data_paths_reset(struct xfer *xfer, uint32_t peer_link); /* the peer may be another */
 
 /* A list of bytes to send: first those of conn->meta, then page bytes. */
