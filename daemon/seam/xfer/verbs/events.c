@@ -40,7 +40,7 @@ static bool waiters_mark(struct verbs *v)
         for (uint32_t link = 0; link < v->xfer->config.links; link++)
             link_mark(v, link);
     }
-    return v->marked_first != NULL;
+    return v->marked.first != NULL;
 }
 
 static void link_run(struct verbs *v, struct verbs_link *link)
@@ -65,12 +65,8 @@ void verbs_run(struct verbs *v)
     if (v->running)
         return; /* the outer call runs until no mark is left */
     v->running = true;
-    while (v->marked_first || waiters_mark(v)) {
-        struct verbs_link *link = v->marked_first;
-
-        v->marked_first = link->next_marked;
-        link_run(v, link);
-    }
+    while (v->marked.first || waiters_mark(v))
+        link_run(v, fifo_pop(&v->marked, struct verbs_link, mark));
     v->running = false;
 }
 

@@ -236,8 +236,8 @@ static bool answered_push(struct verbs *v, struct verbs_piece *piece, const stru
     if (given != 0 && given != piece->n)
         return false;
     piece->revoked = piece->revoked && given > 0;
-    if (piece->holds && lost)
-        push_lost(v, piece);
+    if (piece->holds && lost && v->path[piece->path].state == PATH_READY)
+        path_failed(v, &v->path[piece->path], "the peer's end of it is gone");
     if (piece->state == PIECE_WAITING || lost)
         return true; /* the piece is requested again */
     if (piece->batch != NONE && !take_answer(v, piece, head, status))

@@ -21,6 +21,7 @@
 #include <infiniband/verbs.h>
 #include <stdatomic.h>
 
+#include "base/fifo.h"
 #include "base/states.h"
 #include "seam/xfer/conn/data_conn.h"
 #include "seam/xfer/flow/transport.h"
@@ -240,8 +241,8 @@ struct verbs_piece {
 
 struct verbs_link {
     bool peer_rdma;
-    bool marked; /* listed: its pieces may resume, or it has something to send */
-    struct verbs_link *next_marked;
+    bool marked; /* queued: its pieces may resume, or it has something to send */
+    struct fifo_link mark;
     struct verbs_path *marked_paths; /* head of the list */
     uint64_t tenants, up_ns;
     uint64_t noted, noted_verbs; /* tenants whose transport was reported; those reported as RDMA */
@@ -258,9 +259,9 @@ struct verbs {
     struct verbs_rail rail[XFER_RAILS_MAX];
     struct io_threads *threads; /* owned (setup.c) */
     atomic_bool closing;
-    bool polls;                                    /* the owner calls xfer_poll */
-    bool running;                                  /* inside verbs_run */
-    struct verbs_link *marked_first, *marked_last; /* in the order of their marks */
+    bool polls;         /* the owner calls xfer_poll */
+    bool running;       /* inside verbs_run */
+    struct fifo marked; /* links */
     uint32_t tenants, rails, npaths, epoch;
     struct verbs_path *path; /* owned, links x tenants x rails */
     struct verbs_link *link; /* owned, config.links */
@@ -412,12 +413,9 @@ static inline void link_mark(struct verbs *v, uint32_t number)
 {
     struct verbs_link *link = &v->link[number];
 
-    if (link->marked)
-        return;
+    if (!link->marked)
+        fifo_push(&v->marked, &link->mark);
     link->marked = true;
-    link->next_marked = NULL;
-    *(v->marked_first ? &v->marked_last->next_marked : &v->marked_first) = link;
-    v->marked_last = link;
 }
 
 static inline void path_mark(struct verbs *v, struct verbs_path *p)
@@ -536,7 +534,6 @@ uint32_t push_fit(struct verbs *v, struct verbs_path *p, uint32_t batch, uint32_
 bool push_bind(struct verbs *v, struct verbs_path *p, struct verbs_piece *piece);
 void push_asked(struct verbs_piece *piece);
 void push_answered(struct verbs *v, struct verbs_piece *piece, bool given);
-void push_lost(struct verbs *v, struct verbs_piece *piece); /* the source no longer has the path */
 void push_received(struct verbs *v, struct verbs_path *p, const struct ibv_wc *wc);
 /* The path broke. Counts it as a late write if a grant was revoked. */
 void push_refused(struct verbs *v, struct verbs_path *p);

@@ -198,15 +198,6 @@ void push_answered(struct verbs *v, struct verbs_piece *piece, bool given)
         push_close(v, piece); /* refused: no write is or will be posted */
 }
 
-/* A path that is already ending needs no failure. */
-void push_lost(struct verbs *v, struct verbs_piece *piece)
-{
-    struct verbs_path *p = &v->path[piece->path];
-
-    if (p->state == PATH_READY)
-        path_failed(v, p, "the peer's end of it is gone");
-}
-
 static void arrived(struct verbs *v, struct verbs_path *p, uint32_t seq)
 {
     struct verbs_piece *piece = piece_next(v, p->link, NULL);
