@@ -135,7 +135,7 @@ struct config {
 
 /* On failure `why` receives the fault and what to do, after "FILE:LINE: " where YAML gives a line.
  * argp answers --help, --usage, --version and unknown flags, and exits. */
-#define CONFIG_LOAD_STACK_BYTES (1u << 20) /* sorts thousands of peers on the stack */
+#define CONFIG_LOAD_STACK_BYTES (1u << 20) /* thousands of names are compared on the stack */
 enum tern_err config_load(int argc, char **argv, struct config **ret, char *why, size_t why_cap);
 void config_destroy(struct config *config);
 

@@ -89,31 +89,29 @@ static enum tern_err peer_is_whole(struct loader *l, uint32_t i)
     return TERN_OK;
 }
 
-static int by_name(const void *a, const void *b)
+static int by_name(const void *a, const void *b, void *of)
 {
-    const struct config_peer *const *p = a, *const *q = b;
-    int order = strcmp((*p)->name, (*q)->name);
+    const struct config_peer *peers = of;
+    const uint32_t *p = a, *q = b;
 
-    return order != 0 ? order : *p < *q ? -1 : *p > *q;
+    return strcmp(peers[*p].name, peers[*q].name);
 }
 
 /* Sorts the peers, because comparing every pair would take millions of comparisons. */
 static enum tern_err peers_differ(struct loader *l)
 {
-    const struct config_peer *peers = l->config->peers, *sorted[CONFIG_PEERS_MAX];
-    uint32_t n = l->config->npeers, i;
+    struct config_peer *peers = l->config->peers;
+    uint32_t *sorted = l->config->by_name, n = l->config->npeers, i;
 
     for (i = 0; i < n; i++)
-        sorted[i] = &peers[i];
-    qsort(sorted, n, sizeof *sorted, by_name);
-    for (i = 0; i < n; i++)
-        l->config->by_name[i] = (uint32_t)(sorted[i] - peers);
-    for (i = 1; i < n && strcmp(sorted[i - 1]->name, sorted[i]->name) != 0; i++)
+        sorted[i] = i;
+    qsort_r(sorted, n, sizeof *sorted, by_name, peers);
+    for (i = 1; i < n && by_name(&sorted[i - 1], &sorted[i], peers) != 0; i++)
         ;
     if (i >= n)
         return TERN_OK;
-    return loader_fail(l, l->peer_origin[sorted[i] - peers], "peers", (int)(sorted[i] - peers),
-                       "name", "another peer is called %s", sorted[i]->name);
+    i = sorted[i - 1] > sorted[i] ? sorted[i - 1] : sorted[i];
+    return peer_fail(l, i, "name", "another peer is called %s", peers[i].name);
 }
 
 static enum tern_err peer_tenants(struct loader *l, uint32_t i)

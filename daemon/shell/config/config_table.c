@@ -169,11 +169,9 @@ const struct setting config_settings[] = {
         "Data connections at a time, half of them from peers; default: 2 for each peer, 4 if its "
         "pages may use RDMA, more for transfer.connections; at least 128"),
     ROW(COUNT, SIZED, "limits", "rdma_rails", rdma_rails, 1, XFER_RAILS_MAX, NULL,
-
         "RDMA devices in use on this host, and known of each peer; default: the number that "
         "rdma_device names, or one for each GPU, at least 4"),
     ROW(COUNT, SIZED, "limits", "send_buffers", send_buffers, 1, 65536, "1024",
-
         "Buffers of 16 KiB for unread answers, shared by all connections"),
     ROW(BYTES, STARTS, "limits", "peer_bytes_in_flight", limits.peer_bytes_in_flight, 4096,
         MEMORY_MAX, "256M",

@@ -96,29 +96,20 @@ uint64_t plan_device_bytes(const struct config *config)
 
 typedef const char *region_name(const struct config_tenant *t, uint32_t region);
 
-/* Returns true if an earlier region has the same name. */
-static bool named_before(const struct config *c, uint32_t tenant, uint32_t region,
-                         region_name *name_of)
-{
-    const char *name = name_of(&c->tenants[tenant], region), *other;
-
-    for (uint32_t t = 0; t <= tenant; t++)
-        for (uint32_t r = 0; r < (t < tenant ? c->tenants[t].regions : region); r++) {
-            other = name_of(&c->tenants[t], r);
-            if (other && strcmp(other, name) == 0)
-                return true;
-        }
-    return false;
-}
-
 /* Counts the different names of regions; NULL is no name. */
 static uint32_t names(const struct config *c, region_name *name_of)
 {
-    uint32_t n = 0;
+    const char *met[CONFIG_TENANTS_MAX * RANKS_MAX], *name;
+    uint32_t n = 0, i;
 
     for (uint32_t t = 0; t < c->ntenants; t++)
-        for (uint32_t r = 0; r < c->tenants[t].regions; r++)
-            n += name_of(&c->tenants[t], r) && !named_before(c, t, r, name_of);
+        for (uint32_t r = 0; r < c->tenants[t].regions; r++) {
+            name = name_of(&c->tenants[t], r);
+            for (i = 0; name && i < n && strcmp(met[i], name) != 0; i++)
+                ;
+            if (name && i == n)
+                met[n++] = name;
+        }
     return n;
 }
 
