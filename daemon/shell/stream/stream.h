@@ -4,7 +4,7 @@
  * one that it borrows. Frames are delivered by turns (stream_pool_serve), so a backlog on one
  * stream does not block the others. A stream sends from a bounded queue of buffers with one send in
  * flight, and closes a reader that makes no progress. A stream that fills the send buffers of its
- * share ends itself and no other: see stream_buffers.c. With stream_secure the socket carries TLS
+ * share ends itself and no other: see stream_pool.c. With stream_secure the socket carries TLS
  * records that contain the frames; nothing else changes for the owner. Owner thread only.
  * Invariant: nothing here allocates after stream_pool_create. */
 #ifndef SHELL_STREAM_H
@@ -138,6 +138,7 @@ struct stream {
     uint64_t deadline_bytes; /* position in queued_bytes up to which bytes have a deadline */
     uint64_t send_ns;        /* deadline of their progress; 0: none wait */
     bool dirty;              /* is in pool->dirty */
+    struct fifo_link dirty_link;
     struct msghdr msg;
     struct iovec iov[STREAM_IOV_MAX];
     _Alignas(struct cmsghdr) char control[CMSG_SPACE(STREAM_FDS_MAX * sizeof(int))];

@@ -1,17 +1,18 @@
-/* Shared by the files of the streams, lowest first: stream_pool.c (bodies), stream_buffers.c (send
- * queues), stream_input.c (which stream is served or receives next), stream_close.c (the end),
- * stream_send.c, stream_recv.c, stream.c (opening and deadlines). Each calls those before it. */
+/* Shared by the files of the streams, lowest first: stream_pool.c (buffers), stream_input.c (which
+ * stream is served or receives next), stream_close.c (the end), stream_send.c, stream.c (opening,
+ * receiving and deadlines). Each calls those before it. */
 #ifndef SHELL_STREAM_INTERNAL_H
 #define SHELL_STREAM_INTERNAL_H
 
 #include "shell/stream/stream.h"
 
-/* The input of a share: its streams with bytes, and its buffers for large bodies. */
+/* What a share has: its streams with input, its buffers for large bodies, its send buffers. */
 struct stream_inputs {
     struct fifo ready, starved;
     uint32_t kept;    /* receive buffers in use by its streams */
     uint8_t **bodies; /* free buffers for large bodies: a stack */
     uint32_t nbodies;
+    uint32_t used;           /* send buffers, beyond one per stream */
     uint64_t aside_until_ns; /* streams opened before this time use a thread of the kernel */
     bool slow;               /* its last turn took longer than STREAM_SLOW_NS */
 };
@@ -19,11 +20,9 @@ struct stream_inputs {
 struct stream_pool {
     struct stream_config config;
     struct stream *open; /* list */
-    struct stream **dirty;
-    uint32_t ndirty;
+    struct fifo dirty;   /* streams with bytes queued since the last flush */
     struct send_buffer *send_buffers, *send_buffers_free;
     uint32_t common_free;         /* of config.send_buffers */
-    uint32_t *used;               /* by share, beyond one per stream */
     struct stream_inputs *inputs; /* by share */
     struct fifo asking;           /* streams whose receive the next flush posts */
     uint32_t nready;              /* streams in all `ready` lists */
@@ -80,10 +79,5 @@ void stream_send_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
 
 /* Lets a thread of the kernel make the calls on the socket from now on. */
 void stream_aside(struct stream *s, uint64_t ns);
-
-void stream_recv_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer);
-/* Consumes TLS records, or part of one, and delivers the frames in them; with no bytes, starts the
- * session. Returns false when all bytes are consumed. */
-bool stream_feed_records(struct stream *s, const uint8_t **in, size_t *n);
 
 #endif

@@ -153,7 +153,7 @@ static bool enqueue(struct stream *s, const uint8_t *frame, size_t n, const int 
     }
     if (!s->dirty) {
         s->dirty = true;
-        s->pool->dirty[s->pool->ndirty++] = s;
+        fifo_push(&s->pool->dirty, &s->dirty_link);
     }
     return true;
 }
@@ -196,7 +196,7 @@ bool stream_has_spare_buffer(const struct stream *s)
 
     return s->send_buffers == 0 ||
            (s->send_buffers < s->send_buffers_max &&
-            pool->used[s->share] < pool->config.send_buffers_reserved[s->share] / 2);
+            pool->inputs[s->share].used < pool->config.send_buffers_reserved[s->share] / 2);
 }
 
 bool stream_put_no_deadline(struct stream *s, const uint8_t *frame, size_t n)
@@ -264,14 +264,13 @@ static void send_timed(struct stream *s, uint64_t now_ns)
 
 void stream_pool_send(struct stream_pool *pool)
 {
-    const uint64_t now_ns = pool->ndirty > 0 ? io_now_ns() : 0;
+    const uint64_t now_ns = pool->dirty.first ? io_now_ns() : 0;
     const bool timed = now_ns >= pool->timed_ns;
+    struct stream *s;
 
     while (pool->doomed)
         close_doomed(pool);
-    for (uint32_t i = 0; i < pool->ndirty; i++) {
-        struct stream *s = pool->dirty[i];
-
+    while ((s = fifo_pop(&pool->dirty, struct stream, dirty_link)) != NULL) {
         s->dirty = false;
         if ((s->state != STREAM_OPEN && s->state != STREAM_FLUSHING) || !s->first || s->send_posted)
             continue;
@@ -280,7 +279,6 @@ void stream_pool_send(struct stream_pool *pool)
         else
             send_start(s);
     }
-    pool->ndirty = 0;
 }
 
 void stream_pool_flush(struct stream_pool *pool)
