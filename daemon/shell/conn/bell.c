@@ -1,7 +1,7 @@
-/* See bell.h. A read wakes all waiters on the client's end, in the reader's time: a client can add
+/* See conn.h. A read wakes all waiters on the client's end, in the reader's time: a client can add
  * thousands of epolls to its end. A read also releases descriptors that a client sent. So a thread
  * of the kernel reads, and the owner only polls. */
-#include "shell/conn/bell.h"
+#include "shell/conn/conn.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* Connections of local clients: the processes of engines, and operators. They are accepted on Unix
  * sockets, greeted and counted; an engine's connection is tied to its process. A connection's slot
  * number is its id in the core. conn.c moves a connection through its states; the layer above
- * (request.c) registers `ops` and processes frames. Owner thread only. */
+ * (request.c) processes frames. Owner thread only. */
 #ifndef SHELL_CONN_H
 #define SHELL_CONN_H
 
@@ -9,7 +9,6 @@
 #include "core/core.h"
 #include "seam/io/door.h"
 #include "shell/config/config.h"
-#include "shell/conn/bell.h"
 #include "shell/stream/listen.h"
 #include "shell/stream/stream.h"
 
@@ -33,6 +32,54 @@ STATE_MACHINE(client_conn, CLIENT_CONN, CLIENT_CONN_STATE_TABLE)
 #define ADMIN_SEND_BUFFERS_MAX 320  /* an operator's answer is larger */
 
 struct daemon;
+struct client_conn;
+
+/* The states of a connection's bell. */
+#define BELL_STATE_TABLE(X)                                                                        \
+    X(BELL, NONE, TO(BELL, LISTENING), "the connection has no bell")                               \
+    X(BELL, LISTENING, TO(BELL, DRAINING) | TO(BELL, ENDING) | TO(BELL, CLOSING),                  \
+      "the ring polls the socket")                                                                 \
+    X(BELL, DRAINING,                                                                              \
+      TO(BELL, LISTENING) | TO(BELL, RESTING) | TO(BELL, DEAF) | TO(BELL, ENDING) |                \
+          TO(BELL, CLOSING),                                                                       \
+      "the bell rang, and a thread of the kernel reads the bytes")                                 \
+    X(BELL, RESTING, TO(BELL, LISTENING) | TO(BELL, CLOSING),                                      \
+      "reading used up its tenant's time: the steps are read every millisecond until the tick")    \
+    X(BELL, DEAF, TO(BELL, CLOSING),                                                               \
+      "the bell cannot be read: the steps are read every millisecond")                             \
+    X(BELL, ENDING, TO(BELL, CLOSING), "the connection ended; the ring still holds the operation") \
+    X(BELL, CLOSING, TO(BELL, NONE),                                                               \
+      "the ring has finished with the socket, which a thread may have to close")
+
+STATE_MACHINE(bell, BELL, BELL_STATE_TABLE)
+
+#define BELL_WHY_BYTES 192 /* size of the reason why there is no bell */
+/* Between two ticks, reads of a tenant's bells are in progress for at most so long, as the owner
+ * measures it, plus one read. */
+#define BELL_TICK_NS 5000000u
+
+/* The reads of a tenant's bells. Several at once count as one. */
+struct bell_reads {
+    uint32_t n;         /* in progress */
+    uint64_t since_ns;  /* n > 0: start of the continuous reads, or the last tick */
+    uint64_t passed_ns; /* time of earlier reads since the tick */
+};
+
+struct client_bell {
+    struct io_op op;
+    enum bell_state state;
+    int fd;       /* owned; -1: none */
+    uint8_t byte; /* first byte of a packet, ignored; the kernel drops the rest */
+};
+
+/* The last answer with descriptors. */
+struct conn_fds {
+    uint64_t unread_at; /* end of that answer in the stream's queued_bytes; 0: it was read */
+    int given;          /* the client's end, owned until the kernel has accepted the answer; -1 */
+    int ended;          /* owned socket of an ended connection with an unread answer; -1 */
+    bool closing;       /* the closer has that socket */
+    struct client_conn *next; /* in client_conns.giving */
+};
 
 struct client_conn {
     struct stream stream;
@@ -54,21 +101,13 @@ struct client_conn {
     struct client_conn *next_free;
 };
 
-/* Functions of the layer above; set before the first connection. */
-struct client_conn_ops {
-    /* Processes a frame of a greeted connection; header and body are borrowed for the call. */
-    void (*frame)(struct client_conn *c, const struct frame_header *h, const uint8_t *body);
-    /* Called once, when no further frame follows. */
-    void (*closed)(struct client_conn *c);
-};
-
 /* What a tenant, or the operators, have of the connections. No tenant uses slots of another. */
 struct conn_share {
     struct daemon *d;
     uint32_t tenant;         /* NONE: the operators */
     uint32_t open;           /* connections */
     uint32_t held;           /* slots in use: open, or ended and not free yet */
-    uint32_t unread;         /* ended connections with an unread answer: see bell.h */
+    uint32_t unread;         /* ended connections with an unread answer: see conn_fds_end */
     struct bell_reads reads; /* of their bells */
     struct listener listener;
     struct door *door;       /* owned; clients wait there until their Hello has arrived whole */
@@ -77,8 +116,11 @@ struct conn_share {
 };
 
 struct client_conns {
-    const struct client_conn_ops *ops; /* static */
-    struct client_conn *v;             /* owned; [0, n) */
+    /* The layer above, set before the first connection: processes a frame of a greeted connection;
+     * header and body are borrowed for the call. */
+    void (*frame)(struct client_conn *c, const struct frame_header *h, const uint8_t *body);
+    void (*closed)(struct client_conn *c); /* called once, when no further frame follows */
+    struct client_conn *v;                 /* owned; [0, n) */
     uint32_t n, open;
     void (*quiet)(struct client_conn *c); /* frees an ended one's slot if nothing uses it */
     struct client_conn *free;
@@ -109,12 +151,8 @@ static inline bool conn_is_admin(const struct client_conn *c)
     return c->tenant == NONE;
 }
 
-/* conn_door.c. `enter` as in door.h, with a conn_share. DOOR_WAIT: ended connections still use the
- * last slots. */
-enum tern_err conn_doors_create(struct daemon *d, enum door_verdict (*enter)(void *share, int fd));
 void conn_doors_destroy(struct daemon *d); /* runs the ring: call it before conns_finish */
-void conn_doors_tick(struct daemon *d, uint64_t now_ns);
-void conn_doors_again(struct daemon *d); /* call it outside a step of the core */
+void conn_doors_again(struct daemon *d);   /* call it outside a step of the core */
 /* The name of the tenant, or "admin". */
 const char *conn_share_name(const struct conn_share *s);
 /* Logs the door's changes since `shown`. */
@@ -131,6 +169,35 @@ bool conn_send_status(struct client_conn *c, const struct frame_header *request,
 /* Decodes a request that the shell itself answers (wire_in_message). A malformed one is answered
  * and ends the connection; then this returns NULL. */
 const void *conn_decode(struct client_conn *c, const struct frame_header *h, const uint8_t *body);
+
+/* ---- bell.c: the bell of a connection, and the descriptors that an answer carries. A rank rings
+ * by one byte on a socket of its own: the daemon keeps one end, the client gets the other with its
+ * first PoolMap. conn.c, dispatch.c and request.c call this. Invariants: the daemon shares no open
+ * file description with a client; a connection has at most one unread answer that carries
+ * descriptors, also after the connection has ended. ---- */
+
+/* Returns the third descriptor of a PoolMap's answer: the client's end of a new bell or, if the
+ * client still has this connection's bell, /dev/null. We own it until the answer is sent. On
+ * failure `why` receives what is missing. */
+enum tern_err bell_give(struct client_conn *c, int *ret_fd, char why[BELL_WHY_BYTES]);
+/* Ends the bell of a connection that has ended. */
+void bell_end(struct client_conn *c);
+/* Polls a rested bell again. */
+void bell_tick(struct client_conn *c);
+
+/* Call when an answer with descriptors was queued as the stream's last frame. */
+void conn_fds_queued(struct client_conn *c);
+/* Call when that answer was not sent after all. */
+void conn_fds_unsent(struct client_conn *c);
+/* Returns true if the other side has not read the last answer with descriptors. */
+bool conn_fds_unread(struct client_conn *c);
+/* Closes the ends that clients have received. Call it once a turn. */
+void conn_fds_sent(struct daemon *d);
+/* Keeps the socket of an ended connection while its answer is unread. The kernel counts the
+ * descriptors in the socket for us, and only the socket shows when they are gone. */
+void conn_fds_end(struct client_conn *c);
+/* Checks whether the answer of an ended connection has been read. */
+void conn_fds_look(struct client_conn *c);
 
 /* ---- tenant_join.c: a tenant that joins while the daemon runs takes a free slot of the reserve
  * (shell/config/config_derive.c). The slot's memory, shares and tables exist from the start, so the

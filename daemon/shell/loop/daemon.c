@@ -441,7 +441,8 @@ enum tern_err daemon_create(struct config *config, struct daemon **ret, char *wh
         return fail_with(why, cap, TERN_INTERNAL, "no memory");
     d->config = config;
     d->carry_out = dispatch_actions;
-    d->conns.ops = &request_ops;
+    d->conns.frame = request_frame;
+    d->conns.closed = subscribe_forget;
     d->signal_fd = -1;
     d->links.listener.fd = -1;
     for (uint32_t i = 0; i <= CONFIG_TENANTS_MAX; i++)

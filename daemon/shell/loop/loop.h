@@ -11,8 +11,8 @@ void dispatch_actions(struct daemon *d);
 /* Sends an answer to its connection, and updates counters and the log. */
 void dispatch_reply(struct daemon *d, const struct reply *r);
 
-/* request.c: called for each frame of a local client's connection and at its end. */
-extern const struct client_conn_ops request_ops;
+/* request.c: called for each frame of a local client's connection. */
+void request_frame(struct client_conn *c, const struct frame_header *h, const uint8_t *body);
 
 /* ---- engine_log.c: logs engines that join and leave, with their processes and the pages that they
  * held; changes nothing in the core. ---- */

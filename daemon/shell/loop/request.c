@@ -114,7 +114,7 @@ static void core_request(struct client_conn *c, const struct frame_header *h, co
     histogram_add(&d->answered[ev.request.op], io_now_ns() - begun_ns);
 }
 
-static void request_frame(struct client_conn *c, const struct frame_header *h, const uint8_t *body)
+void request_frame(struct client_conn *c, const struct frame_header *h, const uint8_t *body)
 {
     const char *why;
 
@@ -139,5 +139,3 @@ static void request_frame(struct client_conn *c, const struct frame_header *h, c
     default: core_request(c, h, body); break;
     }
 }
-
-const struct client_conn_ops request_ops = {.frame = request_frame, .closed = subscribe_forget};
