@@ -16,24 +16,6 @@
 
 #define SECURITY_LEVEL 2 /* of OpenSSL: 112 bits at least */
 
-static void *hook_take(size_t n, const char *file, int line)
-{
-    (void)file, (void)line;
-    return tls_arena_take(n);
-}
-
-static void *hook_resize(void *p, size_t n, const char *file, int line)
-{
-    (void)file, (void)line;
-    return tls_arena_resize(p, n);
-}
-
-static void hook_put(void *p, const char *file, int line)
-{
-    (void)file, (void)line;
-    tls_arena_put(p);
-}
-
 /* Runs once per process, before any other call of OpenSSL. OpenSSL reads no configuration file of
  * the system: this file alone decides what is accepted. */
 static bool library_init(size_t arena_bytes)
@@ -45,7 +27,7 @@ static bool library_init(size_t arena_bytes)
 
     if (tls_arena_create(arena_bytes) != TERN_OK)
         return false;
-    if (!hooked && CRYPTO_set_mem_functions(hook_take, hook_resize, hook_put) != 1)
+    if (!hooked && CRYPTO_set_mem_functions(tls_arena_take, tls_arena_resize, tls_arena_put) != 1)
         return false;
     hooked = true;
     gmtime_r(&now, &tm); /* the first call reads the time zone, and allocates */

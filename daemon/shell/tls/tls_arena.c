@@ -108,11 +108,12 @@ static bool fault_is_due(void)
     return arena.fail_in && --arena.fail_in == 0;
 }
 
-void *tls_arena_take(size_t n)
+void *tls_arena_take(size_t n, const char *file, int line)
 {
     struct block *b = NULL;
     uint32_t class = 0;
 
+    (void)file, (void)line;
     if (n == 0)
         return NULL;
     pthread_mutex_lock(&arena.lock);
@@ -135,10 +136,11 @@ void *tls_arena_take(size_t n)
     return b ? b + 1 : NULL;
 }
 
-void tls_arena_put(void *p)
+void tls_arena_put(void *p, const char *file, int line)
 {
     struct block *b;
 
+    (void)file, (void)line;
     if (!p)
         return;
     pthread_mutex_lock(&arena.lock);
@@ -152,15 +154,15 @@ void tls_arena_put(void *p)
     pthread_mutex_unlock(&arena.lock);
 }
 
-void *tls_arena_resize(void *p, size_t n)
+void *tls_arena_resize(void *p, size_t n, const char *file, int line)
 {
     struct block *b;
     void *to;
 
     if (!p)
-        return tls_arena_take(n);
+        return tls_arena_take(n, file, line);
     if (n == 0) {
-        tls_arena_put(p);
+        tls_arena_put(p, file, line);
         return NULL;
     }
     b = block_of(p);
@@ -172,11 +174,11 @@ void *tls_arena_resize(void *p, size_t n)
         b->size = n;
         return p;
     }
-    to = tls_arena_take(n);
+    to = tls_arena_take(n, file, line);
     if (!to)
         return NULL;
     memcpy(to, p, b->size);
-    tls_arena_put(p);
+    tls_arena_put(p, file, line);
     return to;
 }
 

@@ -24,10 +24,10 @@ struct tls_arena_stats {
 /* INTERNAL: no memory, or a smaller arena exists. A second call is harmless. */
 enum tern_err tls_arena_create(size_t cap);
 
-/* Like malloc, realloc and free, on any thread. Blocks are aligned to 16. */
-void *tls_arena_take(size_t n);
-void *tls_arena_resize(void *p, size_t n);
-void tls_arena_put(void *p);
+/* OpenSSL's hooks: like malloc, realloc and free, on any thread. Blocks are aligned to 16. */
+void *tls_arena_take(size_t n, const char *file, int line);
+void *tls_arena_resize(void *p, size_t n, const char *file, int line);
+void tls_arena_put(void *p, const char *file, int line);
 
 void tls_arena_stats(struct tls_arena_stats *ret);
 

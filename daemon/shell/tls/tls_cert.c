@@ -3,6 +3,7 @@
  * C stream would allocate; no key stays in that buffer. */
 #include "shell/tls/tls.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -129,10 +130,8 @@ void tls_time_text(const ASN1_TIME *at, char ret[TLS_TIME_BYTES])
 
     if (ASN1_TIME_to_tm(at, &tm) != 1)
         memset(&tm, 0, sizeof(tm));
-    snprintf(ret, TLS_TIME_BYTES, "%04u-%02u-%02uT%02u:%02u:%02uZ",
-             (unsigned)(tm.tm_year + 1900) % 10000, (unsigned)(tm.tm_mon + 1) % 100,
-             (unsigned)tm.tm_mday % 100, (unsigned)tm.tm_hour % 100, (unsigned)tm.tm_min % 100,
-             (unsigned)tm.tm_sec % 100);
+    if (strftime(ret, TLS_TIME_BYTES, "%Y-%m-%dT%H:%M:%SZ", &tm) == 0)
+        ret[0] = '\0';
 }
 
 int64_t tls_time_s(const ASN1_TIME *at)
@@ -167,7 +166,7 @@ static bool is_name(const ASN1_STRING *dns, const char *name)
            memcmp(ASN1_STRING_get0_data(dns), name, n) == 0;
 }
 
-bool tls_cert_names_any(const X509 *cert, const char *const *name, uint32_t n)
+bool tls_cert_names(const X509 *cert, const char *const *name, uint32_t n)
 {
     GENERAL_NAMES *names = X509_get_ext_d2i(cert, NID_subject_alt_name, NULL, NULL);
     bool found = false;
@@ -182,15 +181,9 @@ bool tls_cert_names_any(const X509 *cert, const char *const *name, uint32_t n)
     return found;
 }
 
-bool tls_cert_names(const X509 *cert, const char *name)
-{
-    return tls_cert_names_any(cert, &name, 1);
-}
-
 static bool in_name(unsigned char c)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-           c == '_' || c == '.' || c == '*';
+    return isalnum(c) || (c != '\0' && strchr("-_.*", c));
 }
 
 void tls_cert_names_text(const X509 *cert, char *ret, size_t cap)
@@ -221,7 +214,7 @@ enum tern_err tls_judge_own(const struct tls_config *config, const char *file, S
         return tls_file_fail(why, cap, file, "the certificate has expired");
     if (X509_cmp_current_time(X509_get0_notBefore(cert)) >= 0)
         return tls_file_fail(why, cap, file, "the certificate is not valid yet");
-    if (!tls_cert_names(cert, config->node))
+    if (!tls_cert_names(cert, &config->node, 1))
         return tls_file_fail(why, cap, file,
                              "the certificate has no subjectAltName DNS:%s, the name of this node",
                              config->node);

@@ -68,12 +68,11 @@ void tls_time_text(const ASN1_TIME *at, char ret[TLS_TIME_BYTES]);
 int64_t tls_time_s(const ASN1_TIME *at); /* since 1970 */
 /* Returns true if we would accept a peer that presents our own certificate. */
 bool tls_own_trusted(SSL_CTX *ctx);
-/* Returns true if that exact name is a DNS name of the certificate. Ignores the common name. */
-bool tls_cert_names(const X509 *cert, const char *name);
+/* Returns true if one of n names, exactly, is a DNS name of the certificate. Ignores the common
+ * name. */
+bool tls_cert_names(const X509 *cert, const char *const *name, uint32_t n);
 /* Writes the DNS names, joined by +; a character that no name may have becomes a ?. */
 void tls_cert_names_text(const X509 *cert, char *ret, size_t cap);
-/* Returns true if one of n names is a DNS name of the certificate, which is decoded only once. */
-bool tls_cert_names_any(const X509 *cert, const char *const *name, uint32_t n);
 
 BIO_METHOD *tls_bio_method(void);
 int tls_verify(int ok, X509_STORE_CTX *store);

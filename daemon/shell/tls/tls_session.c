@@ -158,9 +158,10 @@ static enum tls_got fail_session(struct tls_session *s, enum tls_refusal why)
 
 static bool names_allowed_peer(const struct tls_session *s, const X509 *cert)
 {
-    if (s->peer)
-        return tls_cert_names(cert, s->peer);
-    return tls_cert_names_any(cert, s->tls->config.peers, s->tls->config.npeers);
+    const struct tls_config *config = &s->tls->config;
+
+    return s->peer ? tls_cert_names(cert, &s->peer, 1)
+                   : tls_cert_names(cert, config->peers, config->npeers);
 }
 
 static void tell_names(struct tls_session *s, const X509 *cert)
@@ -196,7 +197,7 @@ int tls_verify(int ok, X509_STORE_CTX *store)
 bool tls_names(const struct tls_session *s, const char *name)
 {
     check(s->state == TLS_SESSION_OPEN);
-    return tls_cert_names(SSL_get0_peer_certificate(s->ssl), name);
+    return tls_cert_names(SSL_get0_peer_certificate(s->ssl), &name, 1);
 }
 
 static bool attach(struct tls_session *s)

@@ -545,13 +545,13 @@ TEST(tls_arena_gives_back_and_is_bounded)
 
     prng_init(&p, 9);
     tls_arena_stats(&before);
-    assert_null(tls_arena_take(0));
-    assert_null(tls_arena_take(TLS_ARENA_BLOCK_MAX));
+    assert_null(tls_arena_take(0, "", 0));
+    assert_null(tls_arena_take(TLS_ARENA_BLOCK_MAX, "", 0));
     for (uint32_t i = 0; i < 60000; i++) {
         uint32_t k = prng_below(&p, 4096), n = 1 + prng_below(&p, prng_below(&p, 8) ? 200 : 4000);
 
         if (held[k] && prng_below(&p, 3) == 0) {
-            uint8_t *q = tls_arena_resize(held[k], n);
+            uint8_t *q = tls_arena_resize(held[k], n, "", 0);
 
             assert_non_null(q);
             assert_int_equal(q[0], k & 0xff);
@@ -559,17 +559,17 @@ TEST(tls_arena_gives_back_and_is_bounded)
             held[k] = q;
         } else if (held[k]) {
             assert_int_equal(*(uint8_t *)held[k], k & 0xff);
-            tls_arena_put(held[k]);
+            tls_arena_put(held[k], "", 0);
             held[k] = NULL;
         } else {
-            held[k] = tls_arena_take(n);
+            held[k] = tls_arena_take(n, "", 0);
             assert_non_null(held[k]);
             assert_int_equal((uintptr_t)held[k] % 16, 0);
             memset(held[k], (int)(k & 0xff), n);
         }
     }
     for (uint32_t k = 0; k < 4096; k++)
-        tls_arena_put(held[k]);
+        tls_arena_put(held[k], "", 0);
     tls_arena_stats(&after);
     assert_int_equal(after.used, before.used);
     assert_true(after.cut <= after.cap);
