@@ -303,38 +303,24 @@ static uint64_t connection_bytes(const struct config *config)
            ADMIN_TEXT_BYTES + CONFIG_LOAD_STACK_BYTES + sizeof(struct config);
 }
 
-/* In the order of the text. */
+/* In the order of the fields of struct plan_memory, and of the text. */
 static const struct {
-    const char *name;
-    size_t at; /* in struct plan_memory */
-    const char *hint;
+    const char *name, *hint;
 } parts[] = {
-    {"pages", offsetof(struct plan_memory, pages), "lower tenants[].memory"},
-    {"host_pages", offsetof(struct plan_memory, host_pages), "lower tenants[].host_memory"},
-    {"records", offsetof(struct plan_memory, records), "lower tenants[].record_memory"},
-    {"core", offsetof(struct plan_memory, core), "raise page_bytes_min or lower the limits"},
-    {"checksums", offsetof(struct plan_memory, checksums),
-     "raise page_bytes_min or lower limits.sums_per_page"},
-    {"disk", offsetof(struct plan_memory, disk),
-     "lower spill.threads, limits.disk_chunks or limits.pulls"},
-    {"transfers", offsetof(struct plan_memory, transfers),
-     "lower limits.data_conns_max, limits.pulls or the number of peers"},
-    {"rdma", offsetof(struct plan_memory, rdma),
-     "name fewer peers or tenants, lower limits.peers, or let transport be tcp"},
-    {"connections", offsetof(struct plan_memory, connections),
+    {"pages", "lower tenants[].memory"},
+    {"host_pages", "lower tenants[].host_memory"},
+    {"records", "lower tenants[].record_memory"},
+    {"core", "raise page_bytes_min or lower the limits"},
+    {"checksums", "raise page_bytes_min or lower limits.sums_per_page"},
+    {"disk", "lower spill.threads, limits.disk_chunks or limits.pulls"},
+    {"transfers", "lower limits.data_conns_max, limits.pulls or the number of peers"},
+    {"rdma", "name fewer peers or tenants, lower limits.peers, or let transport be tcp"},
+    {"connections",
      "lower frame_body_max, tenants[].conns_max, limits.send_buffers or the number of peers"},
-    {"tls", offsetof(struct plan_memory, tls), "name fewer peers or lower limits.peers"},
-    {"tape", offsetof(struct plan_memory, tape), "lower tape.bytes"},
+    {"tls", "name fewer peers or lower limits.peers"},
+    {"tape", "lower tape.bytes"},
 };
-#define PARTS (sizeof parts / sizeof *parts)
-
-static uint64_t part(const struct plan_memory *m, size_t i)
-{
-    uint64_t bytes;
-
-    memcpy(&bytes, (const char *)m + parts[i].at, sizeof bytes);
-    return bytes;
-}
+static_assert(sizeof parts / sizeof *parts == PLAN_PARTS, "every part has a name");
 
 void plan_memory(const struct config *config, struct plan_memory *ret)
 {
@@ -342,7 +328,7 @@ void plan_memory(const struct config *config, struct plan_memory *ret)
     struct mem_config mem;
     struct xfer_config xfer;
 
-    static_assert(sizeof *ret == (PARTS + 1) * sizeof(uint64_t), "every part has a name");
+    static_assert(sizeof ret->part == sizeof *ret - sizeof ret->total, "all parts are counted");
     *ret = (struct plan_memory){.core = core_bytes(config),
                                 .connections = connection_bytes(config),
                                 .tape = tape_bytes(config->tape_bytes)};
@@ -354,8 +340,8 @@ void plan_memory(const struct config *config, struct plan_memory *ret)
         ret->disk = disk_bytes(&disk);
     if (config->tls_cert[0])
         ret->tls = tls_bytes(config->limits.links);
-    for (size_t i = 0; i < PARTS; i++)
-        ret->total += part(ret, i);
+    for (size_t i = 0; i < PLAN_PARTS; i++)
+        ret->total += ret->part[i];
 }
 
 uint64_t plan_machine_bytes(void)
@@ -431,9 +417,9 @@ void plan_text(const struct plan_memory *m, char ret[PLAN_TEXT_BYTES])
     size_t n = 0;
 
     ret[0] = '\0';
-    for (size_t i = 0; i < PARTS; i++)
+    for (size_t i = 0; i < PLAN_PARTS; i++)
         n += (size_t)snprintf(ret + n, PLAN_TEXT_BYTES - n, "%s%s=%" PRIu64, i ? " " : "",
-                              parts[i].name, part(m, i));
+                              parts[i].name, m->part[i]);
     check(n < PLAN_TEXT_BYTES);
 }
 
@@ -441,8 +427,8 @@ const char *plan_hint(const struct plan_memory *m)
 {
     size_t most = 0;
 
-    for (size_t i = 1; i < PARTS; i++)
-        if (part(m, i) > part(m, most))
+    for (size_t i = 1; i < PLAN_PARTS; i++)
+        if (m->part[i] > m->part[most])
             most = i;
     return parts[most].hint;
 }
@@ -492,8 +478,8 @@ void plan_report(const struct config *config, const char *prefix, FILE *out)
 
     plan_memory(config, &m);
     figure(&r, "memory_bytes", m.total, "at most; touched at start");
-    for (size_t i = 0; i < PARTS; i++)
-        fprintf(out, "%s  %-*s %16" PRIu64 "\n", prefix, KEY_WIDTH - 2, parts[i].name, part(&m, i));
+    for (size_t i = 0; i < PLAN_PARTS; i++)
+        fprintf(out, "%s  %-*s %16" PRIu64 "\n", prefix, KEY_WIDTH - 2, parts[i].name, m.part[i]);
     figure(&r, "device_bytes", plan_device_bytes(config),
            plan_device_bytes(config) > 0 ? "of memory of GPUs, those of tenants[].devices" : "");
     figure(&r, "pinned_bytes", pinned,

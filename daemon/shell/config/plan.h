@@ -33,16 +33,23 @@ uint32_t plan_body_max(const struct config *config);
 /* The longest wait for a connection's first whole message, before its sender is known. */
 uint64_t plan_hello_ns(const struct config *config);
 
+#define PLAN_PARTS 11
+
 /* The most bytes of each part. */
 struct plan_memory {
-    uint64_t pages, host_pages; /* pages of the tenants, in all regions */
-    uint64_t records;           /* record memory of the tenants */
-    uint64_t core, checksums;   /* the core's arena; checksums of pages */
-    uint64_t disk;              /* buffers to and from the disk; 0: no disk tier */
-    uint64_t transfers;         /* connections and tables of the data path */
-    uint64_t rdma;              /* tables of RDMA paths; 0: no peer wants RDMA */
-    uint64_t connections;       /* buffers and queues of clients, operators and peers */
-    uint64_t tls, tape;
+    union {
+        struct {
+            uint64_t pages, host_pages; /* pages of the tenants, in all regions */
+            uint64_t records;           /* record memory of the tenants */
+            uint64_t core, checksums;   /* the core's arena; checksums of pages */
+            uint64_t disk;              /* buffers to and from the disk; 0: no disk tier */
+            uint64_t transfers;         /* connections and tables of the data path */
+            uint64_t rdma;              /* tables of RDMA paths; 0: no peer wants RDMA */
+            uint64_t connections;       /* buffers and queues of clients, operators and peers */
+            uint64_t tls, tape;
+        };
+        uint64_t part[PLAN_PARTS];
+    };
     uint64_t total;
 };
 
