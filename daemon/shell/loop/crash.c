@@ -22,7 +22,7 @@
 #define KERNEL_FAULTS 0 /* si_code above: from the kernel; otherwise the signal was sent */
 
 static struct {
-    const struct tape *tape;
+    struct tape *tape;
     bool keep_tokens;
     char path[sizeof(((struct config *)NULL)->tape_file) + INCARNATION];
 } leaves;
@@ -230,7 +230,7 @@ void crash_watch(void)
 }
 
 /* A configured name is used unchanged; a default name gets the incarnation, one per crash. */
-void crash_tape(const struct config *config, const struct tape *tape, uint64_t incarnation)
+void crash_tape(const struct config *config, struct tape *tape, uint64_t incarnation)
 {
     static const char suffix[] = ".tape";
     size_t n = strlen(config->admin_socket);

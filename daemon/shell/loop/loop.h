@@ -41,7 +41,7 @@ uint64_t spill_lacks(const struct config *config);
 /* Call this first at start: seams pass on the signals (SIGBUS) that they watch but do not own. */
 void crash_watch(void);
 /* Sets the tape that a crash writes; NULL: none. Both are borrowed. */
-void crash_tape(const struct config *config, const struct tape *tape, uint64_t incarnation);
+void crash_tape(const struct config *config, struct tape *tape, uint64_t incarnation);
 /* Writes the tape like a crash, and continues. Returns its path, or "none" if there is no tape or
  * the write failed. Owner thread. */
 const char *crash_keep_tape(void);

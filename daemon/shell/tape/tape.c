@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -18,18 +17,6 @@
 
 #define OUT_WORDS 4096 /* words per write */
 
-struct tape {
-    uint32_t *words;
-    size_t nwords, first, next, used; /* words */
-    uint64_t recorded, dropped;
-    struct tape_file_head head;
-    struct tenant_config tenant[TAPE_TENANTS_MAX];
-    uint32_t round_key[4];
-    uint64_t secret[2];
-    struct codec_list lists[STEP_OPS_MAX]; /* of the event being recorded */
-    struct out *out;
-};
-
 struct out {
     int fd;
     bool failed, mapped;
@@ -37,9 +24,21 @@ struct out {
     uint32_t words[OUT_WORDS];
 };
 
+struct tape {
+    size_t nwords, first, next, used; /* words */
+    uint64_t recorded, dropped;
+    struct tape_file_head head;
+    struct tenant_config tenant[TAPE_TENANTS_MAX];
+    uint32_t round_key[4];
+    uint64_t secret[2];
+    struct codec_list lists[STEP_OPS_MAX]; /* of the event being recorded */
+    struct out out;
+    uint32_t words[]; /* the ring */
+};
+
 size_t tape_bytes(size_t ring)
 {
-    return ring ? (ring + 7) / 8 * 8 + sizeof(struct tape) + sizeof(struct out) : 0;
+    return ring ? (ring + 7) / 8 * 8 + sizeof(struct tape) : 0;
 }
 
 enum tern_err tape_create(const struct tape_config *config, struct tape **ret)
@@ -48,16 +47,10 @@ enum tern_err tape_create(const struct tape_config *config, struct tape **ret)
 
     if (config->tenants > TAPE_TENANTS_MAX || config->bytes < TAPE_BYTES_MIN)
         return TERN_INVALID;
-    t = calloc(1, sizeof *t);
+    t = undumped_take(tape_bytes(config->bytes), true);
     if (t == NULL)
         return TERN_INTERNAL;
     t->nwords = (config->bytes + 7) / 8 * 2;
-    t->words = undumped_take(t->nwords * sizeof *t->words, true);
-    t->out = undumped_take(sizeof *t->out, false);
-    if (t->words == NULL || t->out == NULL) {
-        tape_destroy(t);
-        return TERN_INTERNAL;
-    }
     t->head = (struct tape_file_head){.magic = TAPE_MAGIC,
                                       .version = TAPE_VERSION,
                                       .limits_bytes = sizeof(struct core_limits),
@@ -75,11 +68,8 @@ enum tern_err tape_create(const struct tape_config *config, struct tape **ret)
 
 void tape_destroy(struct tape *tape)
 {
-    if (tape == NULL)
-        return;
-    undumped_put(tape->words, tape->nwords * sizeof *tape->words);
-    undumped_put(tape->out, sizeof *tape->out);
-    free(tape);
+    if (tape != NULL)
+        undumped_put(tape, sizeof *tape + tape->nwords * sizeof *tape->words);
 }
 
 #define PREFETCH_WORDS 128 /* a usual record; 16 words per cache line */
@@ -254,38 +244,38 @@ static uint32_t map_token(const struct tape *t, uint32_t v)
 }
 
 /* Keeps position and padding; replaces the 128 bits of content by 128 bits of a keyed hash. */
-static void put_mapped_key(const struct tape *t, size_t at)
+static void put_mapped_key(struct tape *t, size_t at)
 {
     uint64_t hi = wide_at(t, at + 2), lo = wide_at(t, at + 4);
     uint64_t a = hash_mix(t->secret[0] ^ hi, lo), b = hash_mix(t->secret[1] ^ lo, hi);
 
-    put(t->out, word_at(t, at));
-    put(t->out, word_at(t, at + 1));
-    put(t->out, (uint32_t)a);
-    put(t->out, (uint32_t)(a >> 32));
-    put(t->out, (uint32_t)b);
-    put(t->out, (uint32_t)(b >> 32));
+    put(&t->out, word_at(t, at));
+    put(&t->out, word_at(t, at + 1));
+    put(&t->out, (uint32_t)a);
+    put(&t->out, (uint32_t)(a >> 32));
+    put(&t->out, (uint32_t)b);
+    put(&t->out, (uint32_t)(b >> 32));
 }
 
-static void dump_record(const struct tape *t, size_t at)
+static void dump_record(struct tape *t, size_t at)
 {
     size_t words = word_at(t, at) / sizeof(uint32_t), body = RECORD_HEAD_WORDS + word_at(t, at + 1);
     size_t keys = word_at(t, at + 2), tokens = word_at(t, at + 3),
            tokens_at = body + keys * KEY_WORDS;
 
     for (size_t i = 0; i < body; i++)
-        put(t->out, word_at(t, at + i));
+        put(&t->out, word_at(t, at + i));
     for (size_t i = 0; i < keys; i++) {
-        if (t->out->mapped)
+        if (t->out.mapped)
             put_mapped_key(t, at + body + i * KEY_WORDS);
         else
             for (size_t w = 0; w < KEY_WORDS; w++)
-                put(t->out, word_at(t, at + body + i * KEY_WORDS + w));
+                put(&t->out, word_at(t, at + body + i * KEY_WORDS + w));
     }
     for (size_t i = tokens_at; i < words; i++) {
         uint32_t word = word_at(t, at + i);
 
-        put(t->out, t->out->mapped && i < tokens_at + tokens ? map_token(t, word) : word);
+        put(&t->out, t->out.mapped && i < tokens_at + tokens ? map_token(t, word) : word);
     }
 }
 
@@ -304,7 +294,7 @@ static uint64_t events_there(const struct tape *t)
     return n;
 }
 
-enum tern_err tape_dump(const struct tape *tape, int fd, bool keep_tokens)
+enum tern_err tape_dump(struct tape *tape, int fd, bool keep_tokens)
 {
     struct tape_file_head head;
     struct out *o;
@@ -312,7 +302,7 @@ enum tern_err tape_dump(const struct tape *tape, int fd, bool keep_tokens)
 
     if (tape == NULL)
         return TERN_INVALID;
-    o = tape->out;
+    o = &tape->out;
     o->fd = fd;
     o->failed = false;
     o->mapped = !keep_tokens;

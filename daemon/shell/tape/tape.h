@@ -45,12 +45,11 @@ void tape_destroy(struct tape *tape);
 void tape_record(struct tape *tape, const struct event *event);
 
 /* Async-signal-safe; also for the owner thread. fd is blocking. DISK: a write failed. */
-enum tern_err tape_dump(const struct tape *tape, int fd, bool keep_tokens);
+enum tern_err tape_dump(struct tape *tape, int fd, bool keep_tokens);
 
 /* Writes the tape to that path, whole or not at all: the old file stays until the new one is
  * written. DISK: *ret_errno is the cause. Async-signal-safe. */
-enum tern_err tape_save(const struct tape *tape, const char *path, bool keep_tokens,
-                        int *ret_errno);
+enum tern_err tape_save(struct tape *tape, const char *path, bool keep_tokens, int *ret_errno);
 const char *tape_save_hint(int err); /* advice for that errno */
 
 /* tape_crash_name: the path of a crash's tape if none is configured: `file` with the incarnation,

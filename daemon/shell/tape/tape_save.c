@@ -26,7 +26,7 @@ static int refused(const char *path)
     return S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
 }
 
-enum tern_err tape_save(const struct tape *tape, const char *path, bool keep_tokens, int *ret_errno)
+enum tern_err tape_save(struct tape *tape, const char *path, bool keep_tokens, int *ret_errno)
 {
     char tmp[PATH_MAX + sizeof TMP_SUFFIX];
     size_t n = strlen(path);

@@ -9,7 +9,7 @@
 #include "testing/test.h"
 
 /* Owned by the caller. */
-static inline uint8_t *dumped(const struct tape *tape, bool keep_tokens, size_t *ret_n)
+static inline uint8_t *dumped(struct tape *tape, bool keep_tokens, size_t *ret_n)
 {
     char path[] = "/tmp/tern-tape-XXXXXX";
     int fd = mkstemp(path);
