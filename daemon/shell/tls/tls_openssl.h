@@ -1,5 +1,5 @@
-/* Declarations that tls_cert.c (files), tls_session.c (one peer) and tls.c (contexts) share; each
- * calls those before it. No other file includes OpenSSL. */
+/* Declarations that tls_session.c (one peer) and tls.c (files and contexts) share; tls.c calls
+ * tls_session.c. No other file includes OpenSSL. */
 #ifndef SHELL_TLS_OPENSSL_H
 #define SHELL_TLS_OPENSSL_H
 
@@ -53,26 +53,10 @@ struct tls {
     char detail[TLS_DETAIL_BYTES]; /* of the last refusal with more detail than OpenSSL's */
 };
 
-typedef bool tls_take_cert(SSL_CTX *ctx, X509 *cert, uint32_t i);
-bool tls_trust_cert(SSL_CTX *ctx, X509 *cert, uint32_t i); /* as a CA certificate */
-/* The first certificate is ours; the others are the chain to the CA. */
-bool tls_present_cert(SSL_CTX *ctx, X509 *cert, uint32_t i);
-/* INVALID with `why`, which names the file and its fault. */
-enum tern_err tls_read_certs(SSL_CTX *ctx, const char *path, tls_take_cert *take, char *why,
-                             size_t cap);
-enum tern_err tls_read_key(SSL_CTX *ctx, const char *path, char *why, size_t cap);
-/* Refuses a certificate of ours that every peer would refuse, here where the cause is known. */
-enum tern_err tls_judge_own(const struct tls_config *config, const char *file, SSL_CTX *ctx,
-                            char *why, size_t cap);
 void tls_time_text(const ASN1_TIME *at, char ret[TLS_TIME_BYTES]);
-int64_t tls_time_s(const ASN1_TIME *at); /* since 1970 */
-/* Returns true if we would accept a peer that presents our own certificate. */
-bool tls_own_trusted(SSL_CTX *ctx);
 /* Returns true if one of n names, exactly, is a DNS name of the certificate. Ignores the common
  * name. */
 bool tls_cert_names(const X509 *cert, const char *const *name, uint32_t n);
-/* Writes the DNS names, joined by +; a character that no name may have becomes a ?. */
-void tls_cert_names_text(const X509 *cert, char *ret, size_t cap);
 
 BIO_METHOD *tls_bio_method(void);
 int tls_verify(int ok, X509_STORE_CTX *store);

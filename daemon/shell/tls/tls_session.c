@@ -2,8 +2,10 @@
  * passed to tls_take and writes straight to `send`; a buffer of one record keeps a record that is
  * not whole yet. Invariant: plain bytes are returned only after the handshake has ended and the
  * certificate has the name. */
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/check.h"
 #include "proto/frame.h"
@@ -156,6 +158,67 @@ static enum tls_got fail_session(struct tls_session *s, enum tls_refusal why)
     return TLS_FAILED;
 }
 
+/* ---- certificates ---- */
+
+/* Compares the length too: a name with a NUL in it is another name. */
+static bool is_name(const ASN1_STRING *dns, const char *name)
+{
+    size_t n = strlen(name); /* 0: a free slot of peers */
+
+    return n > 0 && (size_t)ASN1_STRING_length(dns) == n &&
+           memcmp(ASN1_STRING_get0_data(dns), name, n) == 0;
+}
+
+bool tls_cert_names(const X509 *cert, const char *const *name, uint32_t n)
+{
+    GENERAL_NAMES *names = X509_get_ext_d2i(cert, NID_subject_alt_name, NULL, NULL);
+    bool found = false;
+
+    for (int i = 0; names && i < sk_GENERAL_NAME_num(names); i++) {
+        const GENERAL_NAME *g = sk_GENERAL_NAME_value(names, i);
+
+        for (uint32_t k = 0; g->type == GEN_DNS && k < n && !found; k++)
+            found = is_name(g->d.dNSName, name[k]);
+    }
+    GENERAL_NAMES_free(names);
+    return found;
+}
+
+static bool in_name(unsigned char c)
+{
+    return isalnum(c) || (c != '\0' && strchr("-_.*", c));
+}
+
+/* Writes the DNS names, joined by +; a character that no name may have becomes a ?. */
+static void cert_names_text(const X509 *cert, char *ret, size_t cap)
+{
+    GENERAL_NAMES *names = X509_get_ext_d2i(cert, NID_subject_alt_name, NULL, NULL);
+    size_t at = 0;
+
+    for (int i = 0; names && i < sk_GENERAL_NAME_num(names); i++) {
+        const GENERAL_NAME *g = sk_GENERAL_NAME_value(names, i);
+        const unsigned char *name = g->type == GEN_DNS ? ASN1_STRING_get0_data(g->d.dNSName) : NULL;
+        size_t n = name ? (size_t)ASN1_STRING_length(g->d.dNSName) : 0;
+
+        if (n > 0 && at > 0 && at + 1 < cap)
+            ret[at++] = '+';
+        for (size_t k = 0; k < n && at + 1 < cap; k++)
+            ret[at++] = in_name(name[k]) ? (char)name[k] : '?';
+    }
+    ret[at] = '\0';
+    GENERAL_NAMES_free(names);
+}
+
+void tls_time_text(const ASN1_TIME *at, char ret[TLS_TIME_BYTES])
+{
+    struct tm tm;
+
+    if (ASN1_TIME_to_tm(at, &tm) != 1)
+        memset(&tm, 0, sizeof(tm));
+    if (strftime(ret, TLS_TIME_BYTES, "%Y-%m-%dT%H:%M:%SZ", &tm) == 0)
+        ret[0] = '\0';
+}
+
 static bool names_allowed_peer(const struct tls_session *s, const X509 *cert)
 {
     const struct tls_config *config = &s->tls->config;
@@ -168,7 +231,7 @@ static void tell_names(struct tls_session *s, const X509 *cert)
 {
     char names[TLS_DETAIL_BYTES / 2];
 
-    tls_cert_names_text(cert, names, sizeof names);
+    cert_names_text(cert, names, sizeof names);
     if (s->peer)
         snprintf(s->tls->detail, sizeof s->tls->detail,
                  "its certificate names \"%s\", and this peer is configured as \"%s\"", names,
