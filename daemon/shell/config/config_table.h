@@ -160,8 +160,4 @@ void config_derive(struct loader *l);
  * does not accept, and peers in the clear without consent. */
 enum tern_err config_check(struct loader *l);
 
-/* config_spill.c: config_derive and config_check call these for the disk tier. */
-void config_derive_spill(struct config *c);
-enum tern_err config_check_spill(struct loader *l);
-
 #endif
