@@ -46,7 +46,7 @@ void listen_again(struct listener *l);                 /* a place may be free */
 void listen_tick(struct listener *l, uint64_t now_ns); /* resumes a paused listener */
 void listen_stop(struct listener *l); /* closes, unlinks; before the start or without the ring */
 
-/* ---- listen_fds.c: listening sockets that a service manager made and passed to this process, as
+/* ---- Listening sockets that a service manager made and passed to this process, as
  * in sd_listen_fds(3). They begin at descriptor 3, and $LISTEN_FDNAMES names each. The manager owns
  * their files and modes, so connections wait in them while no daemon runs. ---- */
 
