@@ -498,8 +498,8 @@ static void status_alarm_counts(const struct admin_ctx *ctx, struct text_out *ou
 {
     TEXT(out, OPEN_ARRAY("alarm_counts"));
     for (enum alarm_kind k = 0; k < ALARM_KINDS; k++)
-        TEXT(out, OBJECT(NULL, STR("name", alarm_row(k)->name),
-                         STR("severity", log_level_name(alarm_row(k)->severity)),
+        TEXT(out, OBJECT(NULL, STR("name", alarm_row[k].name),
+                         STR("severity", log_level_name(alarm_row[k].severity)),
                          U64("on", ctx->daemon->alarms.on_of[k])));
     TEXT(out, CLOSE_ARRAY);
 }

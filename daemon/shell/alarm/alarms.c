@@ -1,5 +1,5 @@
-/* See alarms.h. Evaluates the conditions of alarm.c for this daemon; each kind has a function of
- * its word in the table. */
+/* See alarms.h. Each kind has a function of its word in the table, which evaluates its condition.
+ */
 #include "shell/alarm/alarms.h"
 
 #include <stdarg.h>
@@ -9,8 +9,85 @@
 
 #include "shell/daemon.h"
 
-#define MS_NS 1000000u
+#define MS_NS UINT64_C(1000000)
 #define MIB   (1024.0 * 1024.0)
+
+const struct alarm_row alarm_row[ALARM_KINDS] = {
+#define X(NAME, word, of, severity, begin_ms, end_ms, begins, ends, means, action)                 \
+    [ALARM_KIND_##NAME] = {                                                                        \
+        #word,          #word "_ended", ALARM_OF_##of, LEVEL_##severity, begin_ms * MS_NS,         \
+        end_ms * MS_NS, means,          action},
+    ALARM_TABLE(X)
+#undef X
+};
+
+static void follow(struct alarm *a, enum alarm_fact fact, uint64_t now_ns)
+{
+    if (a->state == ALARM_CLEAR && fact == ALARM_IS) {
+        alarm_state_move(&a->state, ALARM_RISING);
+        a->since_ns = now_ns;
+    } else if (a->state == ALARM_RISING && fact != ALARM_IS) {
+        alarm_state_move(&a->state, ALARM_CLEAR);
+    } else if (a->state == ALARM_ON && fact == ALARM_IS_NOT) {
+        alarm_state_move(&a->state, ALARM_FALLING);
+        a->falling_ns = now_ns;
+    } else if (a->state == ALARM_FALLING && fact != ALARM_IS_NOT) {
+        alarm_state_move(&a->state, ALARM_ON);
+    }
+}
+
+enum alarm_news alarm_look(struct alarm *a, enum alarm_fact fact, uint64_t now_ns)
+{
+    const struct alarm_row *row = &alarm_row[a->kind];
+
+    follow(a, fact, now_ns);
+    if (a->state == ALARM_RISING && now_ns - a->since_ns >= row->begin_ns) {
+        alarm_state_move(&a->state, ALARM_ON);
+        return ALARM_BEGAN;
+    }
+    if (a->state == ALARM_FALLING && now_ns - a->falling_ns >= row->end_ns) {
+        alarm_state_move(&a->state, ALARM_CLEAR);
+        return ALARM_ENDED;
+    }
+    return ALARM_NO_NEWS;
+}
+
+enum alarm_news alarm_end(struct alarm *a)
+{
+    bool was_on = alarm_on(a);
+
+    if (a->state == ALARM_ON)
+        alarm_state_move(&a->state, ALARM_FALLING);
+    if (a->state != ALARM_CLEAR)
+        alarm_state_move(&a->state, ALARM_CLEAR);
+    return was_on ? ALARM_ENDED : ALARM_NO_NEWS;
+}
+
+enum alarm_fact alarm_quarantine(const struct core_view *v, uint64_t now_ns)
+{
+    uint64_t since_ns = v->oldest_quarantine_ns;
+
+    if (since_ns != 0 && since_ns + ALARM_QUARANTINE_NS <= now_ns)
+        return ALARM_IS;
+    return since_ns != 0 && since_ns + ALARM_QUARANTINE_NS / 2 <= now_ns ? ALARM_IS_NEARLY
+                                                                         : ALARM_IS_NOT;
+}
+
+enum alarm_fact alarm_backlog(const struct core_view *v, uint32_t retires)
+{
+    uint64_t used = (uint64_t)(retires - v->retires_free) * ALARM_BACKLOG_PARTS;
+
+    if (used >= (uint64_t)retires * 3)
+        return ALARM_IS;
+    return used >= (uint64_t)retires * 2 ? ALARM_IS_NEARLY : ALARM_IS_NOT;
+}
+
+enum alarm_fact alarm_refused(uint64_t last_ns, uint64_t now_ns)
+{
+    return alarm_fact_of(last_ns != 0 && now_ns - last_ns < ALARM_REFUSED_NS);
+}
+
+/* ---- the conditions ---- */
 
 /* A question for the condition of the i-th subject of a kind. */
 struct asked {
@@ -225,14 +302,14 @@ enum tern_err alarms_init(struct daemon *d)
 
     for (enum alarm_kind k = 0; k < ALARM_KINDS; k++) {
         a->first[k] = a->n;
-        a->n += count_of(d, alarm_row(k)->of);
+        a->n += count_of(d, alarm_row[k].of);
     }
     a->next = a->n;
     a->v = calloc(a->n, sizeof *a->v);
     if (!a->v)
         return TERN_INTERNAL;
     for (enum alarm_kind k = 0; k < ALARM_KINDS; k++)
-        for (uint32_t i = count_of(d, alarm_row(k)->of); i > 0; i--)
+        for (uint32_t i = count_of(d, alarm_row[k].of); i > 0; i--)
             a->v[at++].kind = k;
     return TERN_OK;
 }
@@ -251,7 +328,7 @@ static void subject_of(const struct daemon *d, const struct alarm *a, char ret[A
     struct mem_device_view device;
 
     ret[0] = '\0';
-    switch (alarm_row(a->kind)->of) {
+    switch (alarm_row[a->kind].of) {
     case ALARM_OF_DAEMON: break;
     case ALARM_OF_ENGINE:
         snprintf(ret, ALARM_SUBJECT_BYTES, "%s/%s", c->tenants[d->engines[i].tenant].name,
@@ -275,7 +352,7 @@ static void view_of(struct daemon *d, const struct alarm *a, uint64_t now_ns,
                     struct alarm_view *ret)
 {
     uint32_t i = (uint32_t)(a - d->alarms.v) - d->alarms.first[a->kind];
-    const struct alarm_row *row = alarm_row(a->kind);
+    const struct alarm_row *row = &alarm_row[a->kind];
     char detail[ALARM_DETAIL_BYTES] = "";
 
     *ret = (struct alarm_view){.name = row->name,
@@ -293,7 +370,7 @@ static void view_of(struct daemon *d, const struct alarm *a, uint64_t now_ns,
 
 static void tell(struct daemon *d, const struct alarm *a, enum alarm_news news, uint64_t now_ns)
 {
-    const struct alarm_row *row = alarm_row(a->kind);
+    const struct alarm_row *row = &alarm_row[a->kind];
     struct alarm_view v;
 
     if (news == ALARM_BEGAN) {
@@ -345,22 +422,22 @@ void alarms_gpus(struct daemon *d, uint64_t now_ns)
         look(d, i++, now_ns);
 }
 
+static void end(struct daemon *d, enum alarm_kind kind, uint32_t slot, uint64_t now_ns)
+{
+    struct alarm *a = &d->alarms.v[d->alarms.first[kind] + slot];
+
+    tell(d, a, alarm_end(a), now_ns);
+}
+
 void alarms_engine_gone(struct daemon *d, uint32_t slot, uint64_t now_ns)
 {
-    static const enum alarm_kind kinds[] = {ALARM_KIND_STEP_OVERDUE, ALARM_KIND_ENGINE_STUCK};
-
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        struct alarm *a = &d->alarms.v[d->alarms.first[kinds[i]] + slot];
-
-        tell(d, a, alarm_end(a), now_ns);
-    }
+    end(d, ALARM_KIND_STEP_OVERDUE, slot, now_ns);
+    end(d, ALARM_KIND_ENGINE_STUCK, slot, now_ns);
 }
 
 void alarms_peer_left(struct daemon *d, uint32_t slot, uint64_t now_ns)
 {
-    struct alarm *a = &d->alarms.v[d->alarms.first[ALARM_KIND_PEER_DOWN] + slot];
-
-    tell(d, a, alarm_end(a), now_ns);
+    end(d, ALARM_KIND_PEER_DOWN, slot, now_ns);
 }
 
 bool alarms_view(struct daemon *d, uint32_t *at, uint64_t now_ns, struct alarm_view *ret)

@@ -10,9 +10,8 @@
 #include "shell/config/config.h"
 #include "shell/log/log.h"
 
-/* ---- alarm.c: one alarm: its row of the table, its state, and the condition of each kind as a
- * function over views of the core and the seams. Nothing there logs or changes anything but the
- * alarm itself. ---- */
+/* ---- one alarm: its row of the table, its state, and the condition of each kind as a function
+ * over views of the core. Nothing here logs or changes anything but the alarm itself. ---- */
 
 /* The states of an alarm. */
 #define ALARM_STATE_TABLE(X)                                                                       \
@@ -54,7 +53,7 @@ struct alarm_row {
     uint64_t begin_ns, end_ns;
     const char *means, *action; /* for operators */
 };
-const struct alarm_row *alarm_row(enum alarm_kind kind);
+extern const struct alarm_row alarm_row[ALARM_KINDS];
 
 struct alarm {
     enum alarm_state state;
@@ -87,7 +86,7 @@ enum alarm_fact alarm_backlog(const struct core_view *v, uint32_t retires);
 /* last_ns: time of the last refusal; 0: none. */
 enum alarm_fact alarm_refused(uint64_t last_ns, uint64_t now_ns);
 
-/* ---- alarms.c ---- */
+/* ---- all of a daemon ---- */
 
 #define ALARM_PASS_NS       500000000u /* period in which all are examined, if ticks suffice */
 #define ALARM_LOOKS         512        /* alarms examined per tick */

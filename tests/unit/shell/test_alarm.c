@@ -82,7 +82,7 @@ TEST(alarm_whose_subject_is_gone_ends_at_once)
 TEST(alarm_rows_are_whole)
 {
     for (enum alarm_kind k = 0; k < ALARM_KINDS; k++) {
-        const struct alarm_row *row = alarm_row(k);
+        const struct alarm_row *row = &alarm_row[k];
 
         assert_true(row->severity == LEVEL_WARN || row->severity == LEVEL_ERROR);
         assert_true(strlen(row->means) > 0 && strlen(row->action) > 0);
