@@ -3,35 +3,26 @@
 
 #include "shell/daemon.h"
 
-/* The error answer to a request. */
-struct refusal {
-    enum op op;
-    enum tern_err err;
-    const char *text; /* NULL or "": none */
-    const struct shortage *shortage;
-};
-
-static void note(struct refusals *refusals, const struct refusal *r, uint64_t now_ns)
+/* text: NULL or "": none. */
+static void note(struct refusals *refusals, enum op op, enum tern_err err, const char *text,
+                 const struct shortage *s, uint64_t now_ns)
 {
-    const struct shortage *s = r->shortage;
-    const char *text = r->text ? r->text : "";
-    enum tern_err err = r->err;
     uint32_t table;
 
     if (err == TERN_OK)
         return;
-    if (core_share_refusal(r->text, &table))
+    if (core_share_refusal(text, &table))
         refusals->share_ns[table] = now_ns;
-    if (err == TERN_POOL_EXHAUSTED && r->op != OP_STORE)
+    if (err == TERN_POOL_EXHAUSTED && op != OP_STORE)
         refusals->exhausted_ns = now_ns;
     if (err == TERN_QUOTA)
         refusals->quota_ns = now_ns;
     refusals->errors[err]++;
     refusals->last = err;
-    refusals->last_op = r->op;
+    refusals->last_op = op;
     refusals->last_ns = now_ns;
-    snprintf(refusals->last_text, sizeof refusals->last_text, "%s", text);
-    if (err == TERN_POOL_EXHAUSTED && s->needed && !*text)
+    snprintf(refusals->last_text, sizeof refusals->last_text, "%s", text ? text : "");
+    if (err == TERN_POOL_EXHAUSTED && s->needed && (!text || !*text))
         snprintf(refusals->last_text, sizeof refusals->last_text,
                  "group %u of the pool needs %u pages, and %u are free, %u evictable and %u "
                  "retiring",
@@ -40,12 +31,12 @@ static void note(struct refusals *refusals, const struct refusal *r, uint64_t no
 
 void refusals_note(struct refusals *refusals, const struct reply *reply, uint64_t now_ns)
 {
-    note(refusals, &(struct refusal){reply->op, reply->err, reply->text, &reply->shortage}, now_ns);
+    note(refusals, reply->op, reply->err, reply->text, &reply->shortage, now_ns);
     if (reply->op != OP_STEP || reply->err != TERN_OK)
         return;
     for (uint32_t i = 0; i < reply->step.n; i++) {
         const struct op_result *o = &reply->step.results[i];
 
-        note(refusals, &(struct refusal){reply->op, o->err, o->text, &o->shortage}, now_ns);
+        note(refusals, reply->op, o->err, o->text, &o->shortage, now_ns);
     }
 }
