@@ -1,7 +1,7 @@
 /* Operators: Admin requests on the admin socket and Stats on a tenant's. admin.c makes read-only
- * answers, core_acts.c requests the core's acts; drain, undrain, reload and tape are here, and
- * members.c has peers that join and leave. Invariant: a tenant receives only its own data; the log
- * has every command that changes something or writes a file, with its author and its result. */
+ * answers, core_acts.c requests the core's acts; all other commands are here. Invariant: a tenant
+ * receives only its own data; the log has every command that changes something or writes a file,
+ * with its author and its result. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,6 +15,9 @@
 #define PIECE_BYTES    32768 /* JSON bytes in one frame */
 #define PIECE_OVERHEAD 64    /* other bytes of the message, at most */
 #define ACT_ARGS_BYTES 256   /* an operator's arguments, or a result, in the log */
+
+#define OPERATOR   "operator"
+#define MEMBERSHIP "membership"
 
 /* ---- answers ---- */
 
@@ -163,6 +166,73 @@ static enum tern_err undrain_command(struct daemon *d, struct asked *a)
     put_drain(d, &a->out);
     return TERN_OK;
 }
+
+/* ---- peer-add, peer-remove: peers that operators add are in no file. They are lost when the
+ * daemon ends, and a reload does not change them. ---- */
+
+static void put_member(const struct daemon *d, const struct config_peer *peer, struct text_out *out)
+{
+    TEXT(out,
+         OBJECT(NULL, STR("peer", peer->name), WORD(peer->address, host), NUM(peer->address, port),
+                STR("origin", config_peer_origin(peer)), FLAG(*peer, leaving),
+                U64("peers", config_peers(d->config)), U64("limit", d->limits.peers)));
+}
+
+static enum tern_err member_add(struct daemon *d, struct asked *a)
+{
+    struct config_peer_text text = {.name = NULL};
+    const char *origin = OPERATOR;
+    const struct admin_arg takes[] = {{.key = "name", .text = &text.name},
+                                      {.key = "address", .text = &text.address},
+                                      {.key = "transport", .text = &text.transport},
+                                      {.key = "tenants", .text = &text.tenants},
+                                      {.key = "origin", .text = &origin}};
+    struct config_peer peer;
+    const char *unfit;
+    uint32_t slot;
+
+    TRY(ASKED_ARGS(a, takes));
+    if (strcmp(origin, OPERATOR) != 0 && strcmp(origin, MEMBERSHIP) != 0)
+        return admin_refuse(a->why, TERN_INVALID,
+                            "origin is " OPERATOR " or " MEMBERSHIP ", not '%.64s'", origin);
+    TRY(config_peer_read(d->config, &text, &peer, a->why));
+    if (config_peer_slot(d->config, peer.name, &slot) == TERN_OK)
+        return admin_refuse(a->why, TERN_CONFLICT, "%s is already a peer, from %s: remove it first",
+                            peer.name,
+                            d->config->peers[slot].by_member     ? "tern-member"
+                            : d->config->peers[slot].by_operator ? "an operator"
+                                                                 : "the configuration");
+    unfit = links_unfit(d, &peer);
+    if (unfit)
+        return admin_refuse(a->why, TERN_UNSUPPORTED, "the change needs a restart: %s", unfit);
+    if (links_free(d) == 0)
+        return admin_refuse(a->why, TERN_BUSY,
+                            "all %u slots of limits.peers are in use or closing: remove a peer, "
+                            "retry in a moment, or raise limits.peers and restart",
+                            d->limits.peers);
+    peer.by_operator = true;
+    peer.by_member = strcmp(origin, MEMBERSHIP) == 0;
+    links_join(d, &peer);
+    put_member(d, &peer, &a->out);
+    return TERN_OK;
+}
+
+static enum tern_err member_remove(struct daemon *d, struct asked *a)
+{
+    const char *name = "";
+    const struct admin_arg takes[] = {{.key = "name", .text = &name}};
+    uint32_t slot;
+
+    TRY(ASKED_ARGS(a, takes));
+    if (config_peer_slot(d->config, name, &slot) != TERN_OK)
+        return admin_refuse(a->why, TERN_INVALID,
+                            "no peer is called '%.64s': `ternctl peers` shows them", name);
+    member_leave(d, slot);
+    put_member(d, &d->config->peers[slot], &a->out);
+    return TERN_OK;
+}
+
+/* ---- reload ---- */
 
 /* operator_reloaded answers. */
 static enum tern_err reload_command(struct daemon *d, struct asked *a)

@@ -50,14 +50,6 @@ bool drain_nears_end(const struct daemon *d, uint64_t now_ns);
 /* Call this while the daemon drains and stores: it ends the loop when that is due. */
 void drain_tick(struct daemon *d, uint64_t now_ns);
 
-/* ---- members.c: `peer-add` and `peer-remove` of the admin socket. Peers that operators add are in
- * no file: they are lost when the daemon ends, and a reload does not change them. ---- */
-
-enum tern_err member_add(struct daemon *d, struct asked *a);
-enum tern_err member_remove(struct daemon *d, struct asked *a);
-/* Removes a peer of a file or of an operator. */
-void member_leave(struct daemon *d, uint32_t slot);
-
 /* ---- core_acts.c: operators' acts in the core: evict, pin, close a session or a pool, kick an
  * engine. Each is one request of the core, so that tapes have it; operator.c logs it and sends the
  * result. ---- */
@@ -90,6 +82,8 @@ void reload_end(struct daemon *d); /* call before the ring ends */
 bool reload_begin(struct daemon *d, bool dry_run);
 /* The same for a signal; if a reload is in progress, repeats it when that has ended. */
 void reload_by_signal(struct daemon *d);
+/* Removes a peer of a file or of an operator. */
+void member_leave(struct daemon *d, uint32_t slot);
 
 /* The result of a reload. */
 struct reload_result {

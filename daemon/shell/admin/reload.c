@@ -175,6 +175,12 @@ static const char *take_tenant(struct reloading *r, const struct config_change *
     return err == TERN_OK ? NULL : r->why;
 }
 
+void member_leave(struct daemon *d, uint32_t slot)
+{
+    alarms_peer_left(d, slot, io_now_ns());
+    links_leave(d, slot);
+}
+
 /* Applies the change, unless this is a dry run. Returns why that failed; NULL: success. */
 static const char *take(struct reloading *r, const struct config_change *change)
 {
