@@ -478,8 +478,10 @@ static void poll_try(struct operation *o)
 
     if (!d->news)
         return;
-    d->news = false;
-    op_tell(o, POLLIN, rw_fault(RF_poll_ends));
+    d->news = rw_fault(RF_poll_ends) && d->readable; /* the ring has posted it again */
+    if (d->news)
+        op_due(o, rw_soon());
+    op_tell(o, POLLIN, false);
 }
 
 void rnet_op(uint32_t number, uint32_t gen)

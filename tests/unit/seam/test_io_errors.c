@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <liburing.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -293,4 +294,25 @@ TEST_WITH(fault_16_errors_are_retried_or_told_once, start, stop)
     assert_int_equal(covered, total);
     printf("fault=16 runs=%u injected=%u violations=0 covered=%u/%u\n", total, total, covered,
            total);
+}
+
+/* The kernel may end it with a result, for want of room. */
+TEST_WITH(io_multishot_poll_that_the_kernel_ends_goes_on_until_it_is_stopped, start, stop)
+{
+    connected(false);
+    seen = (struct seen){.op.done = note};
+    io_poll_in(io, &seen.op, fds[0], true);
+    run_ms(1);
+    assert_int_equal(seen.n, 0);
+    to_inject = -POLLIN;
+    until_done(1);
+    to_inject = 0;
+    reads();
+    until_done(seen.n + 1);
+    assert_false(seen.last);
+    assert_int_equal(seen.res, POLLIN);
+    io_stop(io, &seen.op);
+    assert_true(seen.last);
+    assert_int_equal(seen.res, -ECANCELED);
+    end();
 }
