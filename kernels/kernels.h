@@ -51,15 +51,15 @@ enum kernels_kind {
 /* Why arguments are refused. X(NAME, text) */
 #define KERNELS_REFUSAL_TABLE(X)                                                                   \
     X(NONE, "")                                                                                    \
-    X(PAGE_BYTES, "the bytes of a page are none, too many, or no multiple of 16")                  \
-    X(UNITS, "the units of a page are none, too many, or more than its bytes")                     \
-    X(ROWS, "a piece of a plan has no rows, or too many, or rows of no bytes or too many")         \
-    X(TILES, "a plan without tiles or pages, or more pieces than tiles")                           \
-    X(HEADS, "heads, loops and rows of a page are none, are not all of it without gaps, or have "  \
-             "rows that are no multiple of 8 elements")                                            \
-    X(WORDS, "a launch brings too many words, or none")                                            \
-    X(ALIGNED, "an address is not aligned: memory must begin at a multiple of 16, a list at one "  \
-               "of the size of its elements")
+    X(PAGE_BYTES, "a page has 0 bytes, too many, or a number that is not a multiple of 16")        \
+    X(UNITS, "a page has 0 units, too many, or more units than bytes")                             \
+    X(ROWS, "a piece of a plan has no rows or too many, or its rows have 0 bytes or too many")     \
+    X(TILES, "a plan has no tiles, no pages, or more pieces than tiles")                           \
+    X(HEADS, "a page has no heads, loops or rows, they do not fill it without gaps, or a row is "  \
+             "not a multiple of 8 elements")                                                       \
+    X(WORDS, "a launch has no words, or too many")                                                 \
+    X(ALIGNED, "an address is not aligned: memory must begin at a multiple of 16, and a list at "  \
+               "a multiple of the size of its elements")
 
 enum kernels_refusal {
 #define X(NAME, text) KERNELS_REFUSED_##NAME,

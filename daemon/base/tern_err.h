@@ -20,17 +20,19 @@ enum tern_err_category {
 #define TERN_ERR_TABLE(X)                                                                          \
     X(OK, 0, OK, "no error")                                                                       \
     X(INVALID, 1, BAD_REQUEST, "a value is out of range or does not fit the object's state")       \
-    X(MALFORMED, 2, BAD_REQUEST, "the bytes are no message of this protocol, or no turn record")   \
+    X(MALFORMED, 2, BAD_REQUEST,                                                                   \
+      "the bytes are not a message of this protocol, or not a turn record")                        \
     X(UNSUPPORTED, 3, BAD_REQUEST, "this build or this peer does not know that request")           \
-    X(CONFLICT, 4, BAD_REQUEST, "it contradicts what is already there")                            \
-    X(POOL_EXHAUSTED, 5, RETRY, "not enough pages: wait for the step named, or release something") \
+    X(CONFLICT, 4, BAD_REQUEST, "it conflicts with something that already exists")                 \
+    X(POOL_EXHAUSTED, 5, RETRY,                                                                    \
+      "not enough pages: wait for the step that the answer names, or release some")                \
     X(PEER_LOST, 6, RETRY, "the other host's daemon is not connected, or was lost")                \
     X(TIMED_OUT, 7, RETRY, "the deadline passed first")                                            \
-    X(BUSY, 8, BUSY, "a limit on concurrent work is reached: come back later")                     \
+    X(BUSY, 8, BUSY, "a limit on concurrent work is reached: retry later")                         \
     X(GONE, 9, GONE, "the handle names something that no longer exists")                           \
     X(DENIED, 10, DENIED, "this tenant may not do that")                                           \
     X(QUOTA, 11, DENIED, "more than a configured limit allows: waiting does not help")             \
-    X(CORRUPT, 12, IO, "bytes arrived that do not match their checksum, twice")                    \
+    X(CORRUPT, 12, IO, "bytes do not match their checksum, also after a repeated transfer")        \
     X(DISK, 13, IO, "the disk could not be written or read")                                       \
     X(INTERNAL, 14, INTERNAL, "a bug in Tern; the daemon's log names the place")                   \
     X(DAEMON_LOST, 15, RETRY, "the connection to this host's daemon ended: connect again")

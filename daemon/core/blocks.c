@@ -151,14 +151,15 @@ enum tern_err request_blocks(struct core *c, struct call *call, struct reply *re
         r->keys.n != n * p->align || r->keys.base > 0 || r->keys.nkeys > 0)
         return refuse_numbers(
             ret, TERN_INVALID,
-            "a block is one page of # tokens, in a pool with one HISTORY group and no smaller "
-            "pages: give each key that many tokens, and # keys at most",
+            "blocks need a pool with one HISTORY group whose pages have align_tokens, here #: give "
+            "each key that many tokens, and at most # keys",
             p->align, BLOCKS_MAX);
     if (r->what == BLOCKS_REMOVE && disk_on(c, p) && !c->disk_ready)
         return refuse(ret, TERN_BUSY, "the disk is still being read: retry in a moment");
     if (r->what == BLOCKS_ASK && (n > BLOCKS_ASKED_MAX || r->keys.n > ASK_TOKENS_MAX))
-        return refuse(ret, TERN_INVALID,
-                      "peers are asked for at most 1,024 keys and 65,536 tokens at a time");
+        return refuse(
+            ret, TERN_INVALID,
+            "peers are asked for at most 1,024 keys and 65,536 tokens at a time: give fewer keys");
     if (r->what == BLOCKS_ASK && n > 0 &&
         may_ask(c, (struct tenant_peer){call->engine->tenant, r->host}))
         return blocks_ask(c, call, p, ret);

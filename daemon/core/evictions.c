@@ -55,7 +55,8 @@ enum tern_err request_evict(struct core *c, struct call *call, struct reply *ret
     for (uint32_t i = 0; i < EVICTIONS_MAX && !e; i++)
         e = c->eviction[i].on ? NULL : &c->eviction[i];
     if (!e)
-        return refuse(ret, TERN_BUSY, "4 evictions are under way: wait until one is answered");
+        return refuse(ret, TERN_BUSY,
+                      "4 evictions are under way, the maximum: retry when one has ended");
     *e = (struct eviction){.on = 1,
                            .pool = r->pool,
                            .nodes_max = r->nodes ? r->nodes : nodes_now,

@@ -14,16 +14,16 @@
  * PROMPT_TOKENS was found nowhere. */
 #define FIGURE_TABLE(X)                                                                            \
     X(PROMPTS, "prompts", "Match requests with tokens that the session did not have")              \
-    X(PROMPT_TOKENS, "prompt_tokens", "tokens of these")                                           \
-    X(DEVICE, "matched_device_tokens", "of the prompts' tokens, found on the device")              \
-    X(HOST, "matched_host_tokens", "brought to sessions from host memory")                         \
-    X(DISK, "matched_disk_tokens", "brought to sessions from the disk")                            \
-    X(PEER, "fetched_peer_tokens", "brought to sessions from peers")                               \
-    X(HANDED, "handed_over_tokens", "brought to sessions by tickets of this daemon")               \
-    X(COMMITTED, "committed_tokens", "that engines computed and committed")                        \
+    X(PROMPT_TOKENS, "prompt_tokens", "tokens of these requests that the session did not have")    \
+    X(DEVICE, "matched_device_tokens", "prompt tokens that Match found on the device")             \
+    X(HOST, "matched_host_tokens", "prompt tokens fetched for sessions from host memory")          \
+    X(DISK, "matched_disk_tokens", "prompt tokens fetched for sessions from the disk")             \
+    X(PEER, "fetched_peer_tokens", "prompt tokens fetched for sessions from peers")                \
+    X(HANDED, "handed_over_tokens", "prompt tokens that sessions got by tickets of this daemon")   \
+    X(COMMITTED, "committed_tokens", "tokens that engines computed and committed")                 \
     X(EVICTED_NODES, "evicted_nodes", "prefix nodes that left the device, or all memory")          \
-    X(EVICTED_PAGES, "evicted_pages", "pages that this gave free")                                 \
-    X(SUPERSEDED_PAGES, "superseded_pages", "pages of STATE that was superseded and given free")
+    X(EVICTED_PAGES, "evicted_pages", "pages that were freed by evicting these nodes")             \
+    X(SUPERSEDED_PAGES, "superseded_pages", "pages freed because their STATE was superseded")
 
 enum figure {
 #define X(name, key, text) FIGURE_##name,
@@ -46,13 +46,15 @@ struct peer_figures {
 /* As X(name, its key, from when to when). */
 #define LATENCY_TABLE(X)                                                                           \
     X(PUBLISH, "publish", "from a commit until its step passes: sessions can match its tokens")    \
-    X(SEAL, "seal", "from there until peers may read it: its checksums are known")                 \
-    X(FETCH, "fetch", "from a fetch to its answer, of those that brought something")               \
-    X(FETCH_QUEUED, "fetch_queued", "of these: nothing was on its way")                            \
-    X(FETCH_WIRE, "fetch_wire", "of these: pages were on their way")                               \
-    X(FETCH_CREDIT, "fetch_credit", "of these: peer or tenant had as much in flight as it may")    \
-    X(SERVE, "serve", "from a peer's request to its end, of those that it took something of")      \
-    X(SERVE_SEALING, "serve_sealing", "of these: checksums were missing")                          \
+    X(SEAL, "seal", "from then until peers may read it, because its checksums are known")          \
+    X(FETCH, "fetch", "from a fetch to its answer, for fetches that moved something")              \
+    X(FETCH_QUEUED, "fetch_queued", "part of that time in which nothing was in flight")            \
+    X(FETCH_WIRE, "fetch_wire", "part of that time in which pages were in flight")                 \
+    X(FETCH_CREDIT, "fetch_credit",                                                                \
+      "part of that time in which the peer or the tenant had as much in flight as it may")         \
+    X(SERVE, "serve",                                                                              \
+      "from a peer's request to the end of its transfer, for transfers that were offered")         \
+    X(SERVE_SEALING, "serve_sealing", "part of that time in which checksums were missing")         \
     X(EVICTED_AGE, "evicted_age", "from the last use of a node until it was evicted")
 
 enum latency {

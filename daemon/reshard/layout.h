@@ -86,19 +86,22 @@ struct reshard_layout {
     X(NONE, "")                                                                                    \
     X(RANKS, "the ranks of a pipeline stage must be 1, 2, 4 or 8")                                 \
     X(STAGES, "the pipeline stages must be 1 or 2")                                                \
-    X(PAGE_BYTES, "the bytes of a page are none, or too many")                                     \
-    X(UNITS, "the units of a page are none, or too many")                                          \
-    X(FIELDS, "a page has no fields, or too many, or two fields of one name")                      \
-    X(ELEMENT, "the bytes of an element are none, or too many")                                    \
-    X(AXES, "an axis stands twice in a field, or is none, or heads stand beside channels")         \
-    X(LENGTH, "the length of an axis is 0, or too large")                                          \
-    X(TOKENS, "a field's token axis is not as long as page_tokens says")                           \
+    X(PAGE_BYTES, "a page has 0 bytes, or more than 2^40")                                         \
+    X(UNITS, "a page has 0 units, more than 65,536, or more units than bytes")                     \
+    X(FIELDS, "a page has no fields, more than 8, or two fields of one name")                      \
+    X(ELEMENT, "an element of a field has 0 bytes, or more than 4,096")                            \
+    X(AXES,                                                                                        \
+      "a field has no axis, an unknown one, two axes of one kind, or both heads and channels")     \
+    X(LENGTH, "the length of an axis is 0, or more than 1,048,576")                                \
+    X(TOKENS, "a field has no token axis of length page_tokens")                                   \
     X(NO_LAYERS, "a field without layers cannot be divided over pipeline stages")                  \
-    X(LAYERS, "the layers do not divide by the pipeline stages")                                   \
+    X(LAYERS, "the number of layers is not a multiple of the number of pipeline stages")           \
     X(NO_HEADS, "a field that is divided over ranks has neither heads nor channels")               \
-    X(HEADS, "of the heads and the ranks neither number divides the other")                        \
-    X(SECTIONS, "the sections of a field are not its channels, or two have one name")              \
-    X(SECTION_DIVIDES, "of a section's parts and the ranks neither number divides the other")      \
+    X(HEADS, "neither the number of heads nor the number of ranks is a multiple of the other")     \
+    X(SECTIONS, "the sections of a field are empty, more than 8, do not add up to its channels, "  \
+                "or two have one name")                                                            \
+    X(SECTION_DIVIDES, "neither the number of a section's parts nor the number of ranks is a "     \
+                       "multiple of the other")                                                    \
     X(STRIDES, "the strides of a field let its elements overlap")                                  \
     X(BEYOND, "a field goes beyond the end of its page")                                           \
     X(OVERLAP, "two fields of a page overlap")                                                     \
@@ -110,16 +113,18 @@ struct reshard_layout {
     X(OTHER_HEADS, "a field has a different number of heads")                                      \
     X(OTHER_SECTIONS, "a field has different sections of channels")                                \
     X(OTHER_DIMS, "a field has different dimensions")                                              \
-    X(PAGE_TOKENS, "of the two page_tokens neither divides the other")                             \
+    X(PAGE_TOKENS, "neither of the two page_tokens is a multiple of the other")                    \
     X(ALIGN, "the pools share prefixes in chunks of different length: open both with the same "    \
-             "align_tokens, which both page_tokens divide")                                        \
-    X(SPAN_PAGES, "a page of one pool holds too many pages of the other")                          \
-    X(PIECES, "the plan has too many pieces: the pages are laid out too differently")              \
-    X(ROOM, "the caller's array is too small for it")                                              \
-    X(UNIT_PADDED, "a unit of the source holds fields beside bytes of no field: declare smaller")  \
-    X(ROWS, "the plan has too many rows: what lies side by side in both pages is too short")       \
-    X(VISITS, "the plans have to look at too many parts of pages: fields, sections, ranks and "    \
-              "pages of a span are too many together")
+             "align_tokens, a multiple of both page_tokens")                                       \
+    X(SPAN_PAGES, "a page of one pool has the tokens of more than 64 pages of the other")          \
+    X(PIECES, "the plan has more than 65,536 pieces: the layouts differ too much")                 \
+    X(ROOM, "the caller's array is too small for the plan")                                        \
+    X(UNIT_PADDED,                                                                                 \
+      "a unit of the source has bytes of a field and bytes of no field: declare smaller units")    \
+    X(ROWS,                                                                                        \
+      "the plan has too many rows: the stretches that are contiguous in both pages are too short") \
+    X(VISITS, "the plans would visit too many parts of pages: use fewer fields, sections, ranks "  \
+              "or pages of a span")
 
 enum reshard_refusal {
 #define X(NAME, text) RESHARD_##NAME,

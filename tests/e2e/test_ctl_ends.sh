@@ -26,7 +26,7 @@ logged() { # ACT RESULT-PATTERN
 # ---- a session in use by its engine stays; one that is away is closed, and its engine gets GONE
 USED=$("$CTL" sessions --engine holder --json | value "j['sessions'][0]['session']")
 GONE=$("$CTL" sessions --json | value "[s['session'] for s in j['sessions'] if s['state'] == 'retracted'][0]")
-ends 1 "the session's engine uses it" "$CTL" session close "$USED"
+ends 1 "the session's engine still uses it" "$CTL" session close "$USED"
 ends 0 "$GONE is closed; its pages are free" "$CTL" session close "$GONE"
 logged session-close "free behind step"
 ends 1 "no such session" "$CTL" session close "$GONE"

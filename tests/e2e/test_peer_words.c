@@ -206,10 +206,10 @@ TEST(lengths_and_counts_of_a_source_have_bounds)
     m = none;
     m.handed = UINT32_MAX;
     m.err = TERN_INVALID;
-    ends_link(&m, "the message has a length above the longest session's");
+    ends_link(&m, "the message has a length above that of the longest possible session");
     m = none;
     m.to = SESSION_TOKENS_MAX + 1;
-    ends_link(&m, "the message has a length above the longest session's");
+    ends_link(&m, "the message has a length above that of the longest possible session");
     m = none;
     m.from = TOKENS;
     ends_link(&m, "the message's lengths are not in ascending order");

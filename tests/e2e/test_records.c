@@ -244,8 +244,8 @@ static enum tern_err back_to(tern_session s, uint32_t length, struct tern_record
     err = tern_record_rollback(own.t, turn, &(struct tern_tokens){.v = tokens, .n = length},
                                TERN_STEP_NONE, RIG_WAIT_MS, ret);
     if (err == TERN_INVALID)
-        assert_non_null(
-            strstr(tern_error_text(own.t, NULL), "goes behind the records whose blobs are kept"));
+        assert_non_null(strstr(tern_error_text(own.t, NULL),
+                               "goes back beyond the records whose blobs are kept"));
     ended(&own, turn);
     return err;
 }

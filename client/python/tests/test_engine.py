@@ -88,7 +88,7 @@ def test_recurrent_state_is_copied_before_it_goes_on(engine: tern.Engine) -> Non
         assert len(r.copies) == 1 and r.copies[0].target == s.table("ssm")[0]
         assert (pool.pages("ssm")[s.table("ssm")[0]] == 16.0).all()
         s.extend(written=20)
-        with pytest.raises(tern.Invalid, match="no STATE to resume from that length: a RECURRENT group has the STATE of its written and"):
+        with pytest.raises(tern.Invalid, match="no STATE to resume from that length: a RECURRENT group has only the STATE of the written and"):
             s.rewind(18, step=step)
         batch = engine.batch()
         for length in (18, 19):

@@ -85,7 +85,7 @@ def test_rollback_goes_to_what_the_list_begins_with(pool: tern.Pool) -> None:
             told = turn.rollback([*range(2 * TURN), 7, 7], step=tern.STEP_NONE)
             assert (told.length, told.records) == (2 * TURN, 2)
             assert list(turn.records()[1].blobs) == ["hidden"]
-            with pytest.raises(tern.Invalid, match="goes behind the records"):
+            with pytest.raises(tern.Invalid, match="goes back beyond the records"):
                 turn.rollback(range(TURN), step=tern.STEP_NONE)
             assert turn.rollback(range(2 * TURN), step=tern.STEP_NONE).records == 2
             assert turn.append_record([*range(2 * TURN), 7], [-0.5]).records == 3

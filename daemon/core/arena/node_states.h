@@ -9,43 +9,47 @@
 #define COPY_STATE_TABLE(X)                                                                        \
     X(COPY, NONE, TO(COPY, WAITING) | TO(COPY, QUEUED), "nothing is being copied")                 \
     X(COPY, WAITING, TO(COPY, QUEUED) | TO(COPY, NONE),                                            \
-      "its destination pages are allocated; waits for the checksums of its source pages")          \
+      "destination pages are allocated; the copy waits for the checksums of its source pages")     \
     X(COPY, QUEUED, TO(COPY, RUNNING) | TO(COPY, NONE),                                            \
-      "its destination pages are allocated; waits for a free copy job")                            \
+      "destination pages are allocated; the copy waits for a free copy job")                       \
     X(COPY, RUNNING, TO(COPY, DONE) | TO(COPY, CANCELLED) | TO(COPY, NONE),                        \
-      "a job reads the pages of one tier and writes those of the other")                           \
+      "a job reads pages of one tier and writes pages of the other")                               \
     X(COPY, CANCELLED, TO(COPY, RUNNING) | TO(COPY, NONE),                                         \
-      "the job still runs, but nobody waits for it: its pages are freed on the acknowledgement")   \
+      "the job still runs, but nobody needs the copy: its destination pages are freed when the "   \
+      "job ends")                                                                                  \
     X(COPY, DONE, TO(COPY, NONE),                                                                  \
-      "acknowledged; becomes the node's at once, on the device once its parent is resident there")
+      "the job has succeeded; the node takes the pages at once, or, for a copy to the device, "    \
+      "when its parent is on the device")
 
 STATE_MACHINE_IN(uint8_t, copy, COPY, COPY_STATE_TABLE)
 
 /* The checksums of a node. Each of its pages has its own machine (PAGE_SEAL). */
 #define SEAL_STATE_TABLE(X)                                                                        \
-    X(SEAL, NONE, TO(SEAL, QUEUED) | TO(SEAL, DONE), "some page has no checksum")                  \
-    X(SEAL, QUEUED, TO(SEAL, RUNNING), "waits for a free checksum job")                            \
+    X(SEAL, NONE, TO(SEAL, QUEUED) | TO(SEAL, DONE), "some page of the node has no checksum")      \
+    X(SEAL, QUEUED, TO(SEAL, RUNNING), "the node waits for a free checksum job")                   \
     X(SEAL, RUNNING, TO(SEAL, DONE), "a job computes the checksums")                               \
-    X(SEAL, DONE, TO(SEAL, NONE), "every page has its checksum: peers may read it")
+    X(SEAL, DONE, TO(SEAL, NONE), "every page of the node has a checksum, so peers may read them")
 
 STATE_MACHINE_IN(uint8_t, seal, SEAL, SEAL_STATE_TABLE)
 
 #define RESUME_STATE_TABLE(X)                                                                      \
     X(RESUME, NONE, TO(RESUME, POINT) | TO(RESUME, RELEASED), "no commit ended here")              \
     X(RESUME, POINT, TO(RESUME, POINT) | TO(RESUME, RELEASED),                                     \
-      "a commit ended here: a resume point as long as its whole window is resident")               \
+      "a commit ended here, so the node is a resume point while its whole window is resident")     \
     X(RESUME, RELEASED, TO(RESUME, POINT) | TO(RESUME, RELEASED),                                  \
-      "an engine released the snapshot: superseded, with or without nodes below it")
+      "an engine released the snapshot: the node's STATE is superseded if nobody needs it, with "  \
+      "or without a successor")
 
 STATE_MACHINE_IN(uint8_t, resume, RESUME, RESUME_STATE_TABLE)
 
 /* A successor of a node is a resume point below it whose window does not reach its segment. */
 #define SUCCESSOR_STATE_TABLE(X)                                                                   \
-    X(SUCCESSOR, NONE, TO(SUCCESSOR, BELOW), "the node has had none")                              \
+    X(SUCCESSOR, NONE, TO(SUCCESSOR, BELOW), "the node has never had a successor")                 \
     X(SUCCESSOR, BELOW, TO(SUCCESSOR, EARLIER),                                                    \
-      "the node has one: superseded, if nobody needs it")                                          \
+      "the node has a successor: its STATE is superseded if nobody needs it")                      \
     X(SUCCESSOR, EARLIER, TO(SUCCESSOR, BELOW),                                                    \
-      "the node had one, and became a resume point again; nodes above it may have one")
+      "the node had a successor before it became a resume point again; nodes above it may still "  \
+      "have one")
 
 STATE_MACHINE_IN(uint8_t, successor, SUCCESSOR, SUCCESSOR_STATE_TABLE)
 

@@ -10,7 +10,7 @@
     X(PAGE, FREE, TO(PAGE, LEASED) | TO(PAGE, OWNED) | TO(PAGE, RESERVED) | TO(PAGE, COPYING),     \
       "in its slab's free list; nobody can write it")                                              \
     X(PAGE, LEASED, TO(PAGE, OWNED) | TO(PAGE, RETIRING) | TO(PAGE, FREE),                         \
-      "leased to one engine, which may write it; in no table that the daemon knows")               \
+      "leased to one engine, which may write it; in no session's table that the daemon knows")     \
     X(PAGE, OWNED, TO(PAGE, COMMITTED) | TO(PAGE, HANDED) | TO(PAGE, RETIRING) | TO(PAGE, FREE),   \
       "in one session's table; its engine writes it")                                              \
     X(PAGE, HANDED, TO(PAGE, OWNED) | TO(PAGE, RETIRING) | TO(PAGE, FREE),                         \
@@ -18,23 +18,24 @@
     X(PAGE, COMMITTED, TO(PAGE, FREE),                                                             \
       "in one prefix node's snapshot; no longer written; sessions borrow it")                      \
     X(PAGE, RESERVED, TO(PAGE, VERIFIED) | TO(PAGE, QUARANTINE) | TO(PAGE, FREE),                  \
-      "arriving in one transfer: our receive writes it")                                           \
+      "allocated for one transfer, which writes the arriving bytes to it")                         \
     X(PAGE, VERIFIED,                                                                              \
       TO(PAGE, COMMITTED) | TO(PAGE, OWNED) | TO(PAGE, QUARANTINE) | TO(PAGE, FREE),               \
-      "arrived, checksum agrees, not published")                                                   \
+      "arrived, and its bytes match the checksum; not published yet")                              \
     X(PAGE, RETIRING, TO(PAGE, FREE),                                                              \
       "released; an unfinished step of its engine may still touch it")                             \
     X(PAGE, QUARANTINE, TO(PAGE, FREE),                                                            \
       "its transfer was aborted; free only on the proof that nothing can write it")                \
     X(PAGE, COPYING, TO(PAGE, COMMITTED) | TO(PAGE, FREE),                                         \
-      "of one prefix node, on either tier: a copy from the other tier writes it, or will")
+      "allocated for one prefix node, on either tier; a copy from the other tier writes it now "   \
+      "or later")
 
 STATE_MACHINE_IN(uint8_t, page, PAGE, PAGE_STATE_TABLE)
 
 /* The checksum of a page. Its node has one machine for all its pages (SEAL). */
 #define PAGE_SEAL_STATE_TABLE(X)                                                                   \
     X(PAGE_SEAL, NONE, TO(PAGE_SEAL, NONE) | TO(PAGE_SEAL, RUNNING) | TO(PAGE_SEAL, DONE),         \
-      "unknown, as for each page that is allocated")                                               \
+      "unknown, as in every newly allocated page")                                                 \
     X(PAGE_SEAL, RUNNING, TO(PAGE_SEAL, DONE), "a job computes the checksum")                      \
     X(PAGE_SEAL, DONE, TO(PAGE_SEAL, NONE), "known")
 

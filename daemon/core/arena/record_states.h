@@ -11,8 +11,8 @@
       "engines may map it; a host tier stays open until its device pool is being zeroed", "open")  \
     X(POOL, CLOSING, TO(POOL, ZEROING),                                                            \
       "allocates nothing more; its prefixes are evicted as their pins end", "closing")             \
-    X(POOL, ZEROING, TO(POOL, EMPTY), "a job zeroes its range: then another pool may use it",      \
-      "zeroing")
+    X(POOL, ZEROING, TO(POOL, EMPTY),                                                              \
+      "a job zeroes its memory, which another pool may use afterwards", "zeroing")
 
 STATE_MACHINE(pool, POOL, POOL_STATE_TABLE)
 
@@ -23,12 +23,12 @@ STATE_MACHINE(pool, POOL, POOL_STATE_TABLE)
     X(ENGINE, LIVE, TO(ENGINE, DYING) | TO(ENGINE, ENDING),                                        \
       "every rank has joined: the engine's requests are served", "live")                           \
     X(ENGINE, DYING, TO(ENGINE, ENDING),                                                           \
-      "a process of the engine died or left: its requests are refused, and none of its pages is "  \
-      "reused",                                                                                    \
+      "a process of the engine died or left: the engine's requests are refused, and none of its "  \
+      "pages is reused",                                                                           \
       "dying")                                                                                     \
     X(ENGINE, ENDING, TO(ENGINE, EMPTY),                                                           \
-      "its last process has exited: sessions and pages are released in pieces, then its name is "  \
-      "free",                                                                                      \
+      "its last process has exited: its sessions and pages are released in pieces, and then its "  \
+      "name is free",                                                                              \
       "ending")
 
 STATE_MACHINE(engine, ENGINE, ENGINE_STATE_TABLE)
@@ -44,7 +44,8 @@ STATE_MACHINE(engine, ENGINE, ENGINE_STATE_TABLE)
       "no turn was admitted: the session has no pages", "open")                                    \
     X(SESSION, MATCHING,                                                                           \
       TO(SESSION, MATCHING) | TO(SESSION, OPEN) | TO(SESSION, TURN) | TO(SESSION, CLOSING),        \
-      "some pieces of a Match have come: it pins the HISTORY that they found", "matching")         \
+      "some pieces of a Match have arrived: the session pins the HISTORY that they found",         \
+      "matching")                                                                                  \
     X(SESSION, TURN,                                                                               \
       TO(SESSION, MATCHING) | TO(SESSION, TURN) | TO(SESSION, IDLE) | TO(SESSION, OPEN) |          \
           TO(SESSION, FETCHING) | TO(SESSION, RETRACTING) | TO(SESSION, RETRACTED) |               \
@@ -56,16 +57,19 @@ STATE_MACHINE(engine, ENGINE, ENGINE_STATE_TABLE)
           TO(SESSION, LOADING) | TO(SESSION, HANDED) | TO(SESSION, CLOSING),                       \
       "its last turn is finished: the session keeps its pages for the next", "idle")               \
     X(SESSION, FETCHING, TO(SESSION, TURN) | TO(SESSION, OPEN) | TO(SESSION, CLOSING),             \
-      "a transfer from a peer adds chunks", "fetching")                                            \
+      "a fetch adds chunks to the session", "fetching")                                            \
     X(SESSION, HANDED, TO(SESSION, CLOSING),                                                       \
-      "handed over: its engine no longer finds it, and whoever has the ticket may fetch it",       \
+      "handed over: its engine cannot use it any more, and whoever has the ticket may fetch it",   \
       "handed_over")                                                                               \
     X(SESSION, CLOSING, TO(SESSION, EMPTY),                                                        \
-      "closed: nobody finds it, and its pages and pins are released in pieces", "closing")         \
+      "closed: nobody can use it any more, and its pages and pins are released in pieces",         \
+      "closing")                                                                                   \
     X(SESSION, RETRACTING,                                                                         \
       TO(SESSION, RETRACTED) | TO(SESSION, OPEN) | TO(SESSION, TURN) | TO(SESSION, IDLE) |         \
           TO(SESSION, CLOSING),                                                                    \
-      "runs until the host tier has all its pages and its step has passed", "retracting")          \
+      "a Retract waits until the host tier has all pages of the session and the session's step "   \
+      "has passed",                                                                                \
+      "retracting")                                                                                \
     X(SESSION, RETRACTED,                                                                          \
       TO(SESSION, LOADING) | TO(SESSION, OPEN) | TO(SESSION, TURN) | TO(SESSION, IDLE) |           \
           TO(SESSION, CLOSING),                                                                    \
@@ -81,17 +85,19 @@ STATE_MACHINE(session, SESSION, SESSION_STATE_TABLE)
 #define LOAD_STATE_TABLE(X)                                                                        \
     X(LOAD, NONE, TO(LOAD, COUNTING), "there is none", "none")                                     \
     X(LOAD, COUNTING, TO(LOAD, BEGINNING) | TO(LOAD, LEAVING),                                     \
-      "counts the pages that the device lacks, and makes room for them", "counting")               \
+      "counts the pages that the device lacks, and evicts others to make room", "counting")        \
     X(LOAD, BEGINNING, TO(LOAD, COUNTING) | TO(LOAD, COMING) | TO(LOAD, LEAVING),                  \
-      "becomes a loader of each node, and begins its copy", "beginning")                           \
+      "adds itself to the loaders of each node, and begins the node's copy", "beginning")          \
     X(LOAD, COMING, TO(LOAD, COUNTING) | TO(LOAD, LOOKING) | TO(LOAD, ENDING) | TO(LOAD, LEAVING), \
       "waits for the copies", "coming")                                                            \
     X(LOAD, LOOKING, TO(LOAD, COMING) | TO(LOAD, LEAVING),                                         \
-      "some copy was lost: checks whether the copy belongs to the path", "looking")                \
+      "a copy of some load failed: checks whether its node is on the path", "looking")             \
     X(LOAD, ENDING, TO(LOAD, NONE),                                                                \
-      "the session pins the path on the device: the nodes lose their loader", "ending")            \
+      "the session pins the path on the device, and the load leaves the nodes' loaders", "ending") \
     X(LOAD, LEAVING, TO(LOAD, NONE),                                                               \
-      "the load failed or was ended: the nodes lose their loader, and are lent again", "leaving")
+      "the load failed or was cancelled: it leaves the nodes' loaders, and the session borrows "   \
+      "their STATE on the host tier again",                                                        \
+      "leaving")
 
 STATE_MACHINE(load, LOAD, LOAD_STATE_TABLE)
 
@@ -106,9 +112,9 @@ STATE_MACHINE(load, LOAD, LOAD_STATE_TABLE)
       "the last step that writes its pages has not passed", "waiting")                             \
     X(TICKET, QUEUED, TO(TICKET, SEALING) | TO(TICKET, OPEN) | TO(TICKET, NONE),                   \
       "waits for a job that computes the checksums of its own pages", "sealing")                   \
-    X(TICKET, SEALING, TO(TICKET, OPEN), "that job is under way", "sealing")                       \
-    X(TICKET, OPEN, TO(TICKET, SERVED) | TO(TICKET, NONE), "a fetch may take it", "open")          \
-    X(TICKET, SERVED, TO(TICKET, OPEN), "a transfer out reads it", "served")
+    X(TICKET, SEALING, TO(TICKET, OPEN), "a job computes these checksums", "sealing")              \
+    X(TICKET, OPEN, TO(TICKET, SERVED) | TO(TICKET, NONE), "a fetch may use it", "open")           \
+    X(TICKET, SERVED, TO(TICKET, OPEN), "a transfer out reads its pages", "served")
 
 STATE_MACHINE(ticket, TICKET, TICKET_STATE_TABLE)
 
@@ -116,14 +122,14 @@ STATE_MACHINE(ticket, TICKET, TICKET_STATE_TABLE)
 #define GATE_STATE_TABLE(X)                                                                        \
     X(GATE, FREE, TO(GATE, CLAIMED), "whoever has the session's handle may use it", "free")        \
     X(GATE, CLAIMED, TO(GATE, FREE) | TO(GATE, CLOSING),                                           \
-      "a turn is in flight: only the handle that its TurnBegin answered is good", "in_flight")     \
+      "a turn is in flight: only the handle that TurnBegin returned is valid", "in_flight")        \
     X(GATE, CLOSING, TO(GATE, FREE) | TO(GATE, CLOSED) | TO(GATE, UNCLOSED),                       \
-      "a turn is in flight, and a SessionClose waits for its end: the session's own handle is "    \
-      "GONE",                                                                                      \
+      "a turn is in flight, and a SessionClose waits for its end: requests with the session's "    \
+      "own handle get GONE",                                                                       \
       "closing")                                                                                   \
     X(GATE, UNCLOSED, TO(GATE, FREE),                                                              \
-      "the turn has ended without naming its last step: the waiting SessionClose gets that as "    \
-      "its answer",                                                                                \
+      "the turn has ended without naming its last step, and the waiting SessionClose is about to " \
+      "be refused for that",                                                                       \
       "unclosed")                                                                                  \
     X(GATE, CLOSED, TO(GATE, FREE),                                                                \
       "the turn has ended: the session is closed as soon as its pages and pins can be released",   \
@@ -136,7 +142,7 @@ STATE_MACHINE(gate, GATE, GATE_STATE_TABLE)
     X(TURN_RECORD, EMPTY, TO(TURN_RECORD, PREPARED), "there is none", "empty")                     \
     X(TURN_RECORD, PREPARED,                                                                       \
       TO(TURN_RECORD, CHECKING) | TO(TURN_RECORD, HELD) | TO(TURN_RECORD, EMPTY),                  \
-      "the turn in flight has its pages, and writes them", "prepared")                             \
+      "the turn in flight has the record's pages, and writes them", "prepared")                    \
     X(TURN_RECORD, CHECKING,                                                                       \
       TO(TURN_RECORD, KEPT) | TO(TURN_RECORD, LEAVING) | TO(TURN_RECORD, EMPTY),                   \
       "written: a worker checks the record before anything is stored", "checking")                 \
@@ -145,8 +151,8 @@ STATE_MACHINE(gate, GATE, GATE_STATE_TABLE)
     X(TURN_RECORD, KEPT, TO(TURN_RECORD, HELD) | TO(TURN_RECORD, EMPTY),                           \
       "stored with its session", "kept")                                                           \
     X(TURN_RECORD, HELD, TO(TURN_RECORD, EMPTY),                                                   \
-      "nobody needs the record, but a turn that never ended may still touch its pages: they are "  \
-      "free when its engine has ended",                                                            \
+      "nobody needs the record, but a turn that never reported its end may still touch the "       \
+      "pages: they are free when the turn's engine has ended",                                     \
       "held")
 
 STATE_MACHINE(turn_record, TURN_RECORD, TURN_RECORD_STATE_TABLE)
@@ -157,22 +163,25 @@ STATE_MACHINE(turn_record, TURN_RECORD, TURN_RECORD_STATE_TABLE)
     X(PULL, ASKED,                                                                                 \
       TO(PULL, RUNNING) | TO(PULL, PUT_OFF) | TO(PULL, WAITING) | TO(PULL, ASKED_ENDS) |           \
           TO(PULL, EMPTY),                                                                         \
-      "the request was sent, and the source has not offered yet", "asked")                         \
+      "the request was sent, and the source has not sent an offer yet", "asked")                   \
     X(PULL, PUT_OFF, TO(PULL, ASKED) | TO(PULL, ASKED_ENDS),                                       \
-      "the source is busy; one transfer of a tenant at a time asks it again, when it said",        \
+      "the source is busy; one transfer of the tenant at a time asks it again, at the time that "  \
+      "the source named",                                                                          \
       "waiting")                                                                                   \
     X(PULL, WAITING, TO(PULL, ASKED) | TO(PULL, PUT_OFF) | TO(PULL, ASKED_ENDS),                   \
-      "the source has not published enough and is asked again, each time later; or pages are "     \
-      "allocated before the request; or peers are asked who has the tokens",                       \
+      "the source has not published enough, and is asked again after growing pauses; or pages "    \
+      "are being allocated before the request; or peers are being asked which of them has the "    \
+      "tokens",                                                                                    \
       "waiting")                                                                                   \
     X(PULL, ASKED_ENDS, TO(PULL, EMPTY),                                                           \
-      "ends before it requested a page, as soon as there is room for the actions", "asked")        \
+      "ends without having requested a page, as soon as a step has room for the actions", "asked") \
     X(PULL, RUNNING, TO(PULL, GIVEN_UP) | TO(PULL, RUNNING_ENDS),                                  \
       "pages arrive, batch by batch, and are published", "running")                                \
     X(PULL, GIVEN_UP, TO(PULL, RUNNING_ENDS),                                                      \
-      "the source refused a page, and its message, which says why, is awaited", "running")         \
+      "the source refused a page; the transfer waits for the source's message with the reason",    \
+      "running")                                                                                   \
     X(PULL, RUNNING_ENDS, TO(PULL, STOPPING),                                                      \
-      "requests nothing more, and ends as soon as there is room for the actions", "running")       \
+      "requests no more pages, and ends as soon as a step has room for the actions", "running")    \
     X(PULL, STOPPING, TO(PULL, EMPTY),                                                             \
       "ended for its session; waits for the proof that nothing writes its pages", "stopping")
 
@@ -182,19 +191,20 @@ STATE_MACHINE(pull, PULL, PULL_STATE_TABLE)
 #define SERVE_STATE_TABLE(X)                                                                       \
     X(SERVE, EMPTY, TO(SERVE, WALKING), "there is none", "empty")                                  \
     X(SERVE, WALKING, TO(SERVE, SEALING) | TO(SERVE, SEALING_ENDS) | TO(SERVE, EMPTY),             \
-      "the peer is asked for the following tokens; the prefix found so far is pinned", "walking")  \
+      "the peer is asked for its next tokens; the prefix found so far is pinned", "walking")       \
     X(SERVE, SEALING, TO(SERVE, OPEN) | TO(SERVE, SEALING_ENDS),                                   \
       "its pages are pinned; some checksums are still being computed", "sealing")                  \
     X(SERVE, SEALING_ENDS, TO(SERVE, EMPTY),                                                       \
-      "ends before its offer, as soon as there is room for the actions", "sealing")                \
-    X(SERVE, OPEN, TO(SERVE, OPEN_ENDS), "offered: the peer reads", "open")                        \
+      "ends before its offer, as soon as a step has room for the actions", "sealing")              \
+    X(SERVE, OPEN, TO(SERVE, OPEN_ENDS), "offered: the peer may read the pages", "open")           \
     X(SERVE, OPEN_ENDS, TO(SERVE, STOPPING), "ends as soon as there is room for the actions",      \
       "open")                                                                                      \
     X(SERVE, STOPPING, TO(SERVE, UNTOLD) | TO(SERVE, EMPTY),                                       \
-      "ended; the pin stays until the data path proves that nothing reads", "stopping")            \
+      "ended; the pages stay pinned until the data path proves that nothing reads them",           \
+      "stopping")                                                                                  \
     X(SERVE, UNTOLD, TO(SERVE, EMPTY),                                                             \
-      "a ticket was offered and nothing reads it: its peer has not reported how the fetch ended, " \
-      "and may have all pages",                                                                    \
+      "a ticket was offered, and nothing reads its pages any more; the peer has not reported how " \
+      "the fetch ended, and may have all pages",                                                   \
       "stopping")
 
 STATE_MACHINE(serve, SERVE, SERVE_STATE_TABLE)
@@ -203,25 +213,32 @@ STATE_MACHINE(serve, SERVE, SERVE_STATE_TABLE)
 #define RESET_STATE_TABLE(X)                                                                       \
     X(RESET, EMPTY, TO(RESET, ASKED), "there is none", "empty")                                    \
     X(RESET, ASKED, TO(RESET, OWED) | TO(RESET, OVER) | TO(RESET, EMPTY),                          \
-      "peers get the reset; an engine, or the peer that sent it, may wait for the answer",         \
+      "the reset is being sent to the peers; an engine, or the peer that sent it here, may wait "  \
+      "for the answer",                                                                            \
       "asked")                                                                                     \
     X(RESET, OWED, TO(RESET, ASKED) | TO(RESET, OVER) | TO(RESET, EMPTY),                          \
-      "answered; peers that were not connected get it when they connect", "owed")                  \
+      "answered; peers that were not connected receive the reset when they connect", "owed")       \
     X(RESET, OVER, TO(RESET, EMPTY),                                                               \
-      "all peers have it; kept, while there is room, so that no older one takes effect", "over")
+      "all peers have received it; it is kept while there is room, so that no older reset takes "  \
+      "effect",                                                                                    \
+      "over")
 
 STATE_MACHINE(reset, RESET, RESET_STATE_TABLE)
 
 /* A peer's knowledge of a reset. */
 #define HEARD_STATE_TABLE(X)                                                                       \
     X(HEARD, NOTHING, TO(HEARD, NOTHING) | TO(HEARD, TOLD) | TO(HEARD, ALL),                       \
-      "receives the reset when it connects", "nothing")                                            \
+      "the reset is sent to the peer as soon as it is connected", "nothing")                       \
     X(HEARD, TOLD, TO(HEARD, NOTHING) | TO(HEARD, PARTLY) | TO(HEARD, ALL),                        \
-      "it has been sent the reset, and has not answered", "told")                                  \
+      "the reset was sent to the peer, which has not answered", "told")                            \
     X(HEARD, PARTLY, TO(HEARD, NOTHING) | TO(HEARD, PARTLY) | TO(HEARD, ALL),                      \
-      "the peer has reset the namespace, and some of its own peers have not", "partly")            \
+      "the peer has reset the namespace and some of its own peers have not, or it has not "        \
+      "answered in time",                                                                          \
+      "partly")                                                                                    \
     X(HEARD, ALL, TO(HEARD, NOTHING) | TO(HEARD, ALL),                                             \
-      "the peer and all that it could fetch from have reset it; or there is no such peer", "all")
+      "the peer, and all daemons that it could fetch from, have reset the namespace; or there is " \
+      "no such peer",                                                                              \
+      "all")
 
 STATE_MACHINE(heard, HEARD, HEARD_STATE_TABLE)
 
@@ -229,11 +246,11 @@ STATE_MACHINE(heard, HEARD, HEARD_STATE_TABLE)
 #define DISK_FILE_STATE_TABLE(X)                                                                   \
     X(DISK_FILE, EMPTY, TO(DISK_FILE, WRITING) | TO(DISK_FILE, KEPT), "there is none", "empty")    \
     X(DISK_FILE, WRITING, TO(DISK_FILE, KEPT) | TO(DISK_FILE, EMPTY),                              \
-      "is being written: nothing of it can be found yet", "writing")                               \
+      "is being written; nothing in it can be found yet", "writing")                               \
     X(DISK_FILE, KEPT, TO(DISK_FILE, LEAVING), "durable, and entries need some of its extents",    \
       "kept")                                                                                      \
     X(DISK_FILE, LEAVING, TO(DISK_FILE, EMPTY),                                                    \
-      "no entry needs it: its number is free when the file is removed for good", "leaving")
+      "no entry needs it; its number is free when the file has been removed", "leaving")
 
 STATE_MACHINE(disk_file, DISK_FILE, DISK_FILE_STATE_TABLE)
 
@@ -241,11 +258,12 @@ STATE_MACHINE(disk_file, DISK_FILE, DISK_FILE_STATE_TABLE)
 #define DISK_STORE_STATE_TABLE(X)                                                                  \
     X(DISK_STORE, EMPTY, TO(DISK_STORE, DUE), "there is none", "empty")                            \
     X(DISK_STORE, DUE, TO(DISK_STORE, QUEUED) | TO(DISK_STORE, EMPTY),                             \
-      "the step that wrote its node has not passed, or others needed the pages at once: the "      \
-      "store pins nothing",                                                                        \
+      "the store pins nothing: the step that wrote its node has not passed, or the pins were "     \
+      "released because others needed the pages",                                                  \
       "due")                                                                                       \
     X(DISK_STORE, QUEUED, TO(DISK_STORE, WRITING) | TO(DISK_STORE, DUE) | TO(DISK_STORE, EMPTY),   \
-      "waits for its turn, checksums or room; the pages that it needs are pinned on their tier",   \
+      "waits for its turn, for checksums or for room on the disk; the pages that it needs are "    \
+      "pinned on their tier",                                                                      \
       "queued")                                                                                    \
     X(DISK_STORE, WRITING, TO(DISK_STORE, QUEUED) | TO(DISK_STORE, EMPTY),                         \
       "a file with its next chunks is being written", "writing")

@@ -8,7 +8,8 @@
 enum holder { HOLDER_TENANT, HOLDER_TENANT_MEMORY, HOLDER_TENANT_PEER, HOLDER_TENANT_SOURCE };
 
 #define TEXT(records, wait)                                                                        \
-    "this tenant's share of the " records " and the common rest are all in use: " wait
+    "this tenant can have no more " records                                                        \
+    ", because its share and the common rest are in use: " wait
 
 #define NEVER(records)                                                                             \
     "this request can never fit: it needs # " records                                              \

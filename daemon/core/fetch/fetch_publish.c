@@ -204,9 +204,9 @@ static const char *ticket_text(const struct pull *p)
 {
     switch (p->err) {
     case TERN_GONE:
-        return "the fetch was cancelled or the ticket is gone: fetched, dropped or expired, or its "
-               "session ended before the Handoff, its namespace was reset or the source released "
-               "its pages; the tokens published so far stay: compute the rest";
+        return "the fetch was cancelled, or the ticket is gone (it was fetched or dropped, it "
+               "expired, its session ended before the Handoff, its namespace was reset, or the "
+               "source released its pages); the tokens published so far stay: compute the rest";
     case TERN_DENIED:
         return "the source issued no such ticket to this tenant: pass the unchanged text of the "
                "Handoff's answer, from an engine of the same tenant";

@@ -135,7 +135,8 @@ enum tern_err layout_check(const struct core *c, const struct req_pool_open *req
 
     if (req->ngroups == 0 || req->ngroups > c->limits.groups || req->supersede > SUPERSEDE_OFF)
         return refuse(ret, TERN_INVALID,
-                      "a pool has 1 to `limits.groups` groups: raise that, or give the pool fewer");
+                      "a pool has 1 to `limits.groups` groups: raise that limit, or give the pool "
+                      "fewer groups");
     for (uint32_t i = 0; i < req->ngroups; i++) {
         const struct group_layout *g = &req->group[i];
 
@@ -152,7 +153,8 @@ enum tern_err layout_check(const struct core *c, const struct req_pool_open *req
                 "lower page_bytes_min in the daemon's configuration",
                 (uint32_t)g->page_bytes, (uint32_t)c->limits.page_bytes_min);
         if (g->units == 0 || g->page_bytes % g->units != 0)
-            return refuse(ret, TERN_INVALID, "units divide page_bytes");
+            return refuse(ret, TERN_INVALID,
+                          "page_bytes must be a multiple of units, and units at least 1");
         if (g->units > c->limits.sums_per_page)
             return refuse_numbers(ret, TERN_INVALID, PAGE_SUMS_EXCEED, g->units,
                                   c->limits.sums_per_page);
@@ -366,13 +368,12 @@ static enum tern_err carve(struct core *c, const struct engine *e, enum tier tie
     if (!range_find(c, e, tier, RANGE_BYTES, fresh.bytes, memory, &offset))
         return refuse_numbers(
             ret, TERN_QUOTA,
-            tier == TIER_HOST
-                ? "the tenant's host memory has no room for a host tier of # bytes, of # in all, "
-                  "in the regions of this engine's ranks: close a pool that lies there, join on "
-                  "other devices, or raise its host_memory"
-                : "the tenant's memory has no room for a pool of # bytes, of # in all, in the "
-                  "regions of this engine's ranks: close a pool that lies there, join on other "
-                  "devices, or raise its memory",
+            tier == TIER_HOST ? "the tenant's host memory has no room for a host tier of # bytes "
+                                "in the regions of this engine's ranks, each of # bytes: close a "
+                                "pool that lies there, join on other devices, or raise host_memory"
+                              : "the tenant's memory has no room for a pool of # bytes in the "
+                                "regions of this engine's ranks, each of # bytes: close a pool "
+                                "that lies there, join on other devices, or raise memory",
             fresh.bytes, memory);
     if (fresh.nslabs > share_room(c, SHARE_SLABS, tenant))
         return refuse_why(

@@ -91,8 +91,8 @@ static enum tern_err join_check(const struct core *c, const struct conn *cn,
     if (j->world <= RANKS_MAX && j->world > tenant_at(c, cn->tenant)->config.regions)
         return refuse_numbers(
             ret, TERN_INVALID,
-            "the engine has # ranks, and the tenant only # regions, of which each rank needs one: "
-            "raise `regions` of the tenant, or join with a smaller world",
+            "the engine has # ranks, the tenant has only # regions, and each rank needs one: raise "
+            "`regions` of the tenant, or join with a smaller world",
             j->world, tenant_at(c, cn->tenant)->config.regions);
     if (j->world == 0 || j->world > RANKS_MAX ||
         (j->role != ROLE_SCHEDULER && j->rank >= j->world) || j->role > ROLE_BOTH ||
@@ -105,9 +105,9 @@ static enum tern_err join_check(const struct core *c, const struct conn *cn,
                       "the tenant has no region on that device: name a device of the tenant's "
                       "`devices` in the daemon's configuration");
     if (cn->engine != NONE && !same_seat(c, cn, j))
-        return refuse(
-            ret, TERN_CONFLICT,
-            "this connection has already joined as another engine or rank: use one for each rank");
+        return refuse(ret, TERN_CONFLICT,
+                      "this connection has already joined as another engine or rank: use one "
+                      "connection for each rank");
     return TERN_OK;
 }
 
@@ -117,8 +117,9 @@ static enum tern_err region_check(const struct engine *e, const struct req_join 
                                   struct reply *ret)
 {
     if (e->joined > 0 && j->device.named != (e->devices_named == 1))
-        return refuse(ret, TERN_CONFLICT,
-                      "only some ranks of the engine name their devices: all must, or none");
+        return refuse(
+            ret, TERN_CONFLICT,
+            "only some ranks of the engine name their devices: let all of them do so, or none");
     if (e->procs[j->rank].alive)
         return e->region[j->rank] == region
                    ? TERN_OK
@@ -145,12 +146,14 @@ static enum tern_err seat_take(struct core *c, struct engine *e, uint32_t conn,
                       "the daemon is still releasing the pages of a former engine of that name: "
                       "join again in a moment");
     if (e->world != j->world)
-        return refuse(ret, TERN_CONFLICT, "its other ranks joined with another world size");
-    if (proc->alive &&
-        (proc->proc != cn->proc || (e->conns[seat] != NONE && e->conns[seat] != conn)))
         return refuse(
             ret, TERN_CONFLICT,
-            "that rank has joined already, by another process or another connection of this one");
+            "the engine's other ranks joined with another world size: join with the same one");
+    if (proc->alive &&
+        (proc->proc != cn->proc || (e->conns[seat] != NONE && e->conns[seat] != conn)))
+        return refuse(ret, TERN_CONFLICT,
+                      "that rank has already joined, from another process or over another "
+                      "connection of this process");
     if (seat < RANKS_MAX)
         TRY(region_check(e, j, region, ret));
     if (!proc->alive && seat < RANKS_MAX) {

@@ -159,7 +159,7 @@ enum tern_err lease_return(struct core *c, struct engine *e, const struct step_o
     if (n > GIVE_AT_ONCE_PAGES && c->visits > 0 && c->visits + n > batch_end(c))
         return refuse_op(
             ret, TERN_BUSY,
-            "the operation releases too many pages for this Step: repeat it in its own");
+            "the operation releases too many pages for this Step: repeat it in a Step of its own");
     if (!retire_ready(c, e, op->step))
         return refuse_op(ret, TERN_BUSY, share_refused(SHARE_RETIRES));
     TRY(lease_claim(c, e, p, op, of, ret));

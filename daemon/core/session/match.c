@@ -58,7 +58,7 @@ static enum tern_err peek_from(const struct core *c, const struct req_peek *r, u
 
     if (r->from.gen == 0 && r->tokens.base != 0)
         return refuse(ret, TERN_INVALID,
-                      "a Peek without a node to continue from needs all tokens, and base 0");
+                      "a Peek that names no node to continue from needs all tokens, and base 0");
     if (r->from.gen == 0)
         return TERN_OK;
     n = *at != NONE && r->from.slot < c->limits.nodes ? node_at(c, r->from.slot) : NULL;
@@ -351,8 +351,8 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
         return TERN_OK; /* the next piece decides whether the session changes */
     if (common < s->committed)
         return refuse_numbers(ret, TERN_INVALID,
-                              "committed tokens cannot change: # are committed, and the request "
-                              "agrees with the first # only: close the session and open another",
+                              "committed tokens cannot change: # are committed, and only the first "
+                              "# of the request are the same: close the session and open another",
                               s->committed, common);
     tokens_skip_to(&t, common); /* the session's tokens need no room */
     length = s->written < common ? s->written : common;
@@ -405,7 +405,8 @@ static enum tern_err match_check(const struct core *c, const struct session *s,
         return refuse(ret, TERN_INVALID, "the session is retracted: Recover it first");
     if (t->base > s->tokens.end)
         return refuse_numbers(ret, TERN_CONFLICT,
-                              "base is #, and the session has # tokens: give them from there on",
+                              "base is #, and the session has only # tokens: give base at most "
+                              "that number, and the tokens from base on",
                               t->base, s->tokens.end);
     if (refs > c->limits.table_pages)
         return refuse_numbers(ret, TERN_INVALID, TABLE_TOO_LONG, refs, c->limits.table_pages);

@@ -96,7 +96,7 @@ static enum tern_err carve_or_wait(struct core *c, const struct engine *e,
     if (!room_is_coming(c, e->tenant, regions) && !orphan_close(c, e->tenant, regions, &tickets))
         return tickets == 0 ? err
                             : refuse_numbers(ret, TERN_BUSY,
-                                             "# tickets stand in a pool that no engine maps: retry "
+                                             "# tickets need a pool that no engine maps: retry "
                                              "when they were fetched or have expired",
                                              tickets, 0);
     return refuse(ret, TERN_BUSY,
@@ -151,7 +151,7 @@ enum tern_err pool_map(struct core *c, struct call *call, struct reply *ret)
     TRY(pool_of_request(c, e, call->req->pool_map.pool, &p, ret));
     if (p->regions != e->world)
         return refuse(ret, TERN_INVALID,
-                      "the pool was opened by an engine of another world size: open another");
+                      "the pool was opened by an engine of another world size: open another pool");
     if (!pool_suits(p, e))
         return refuse(ret, TERN_INVALID,
                       "the pool lies on other devices than this engine's ranks: open another, or "
@@ -197,7 +197,7 @@ enum tern_err request_pool_end(struct core *c, struct call *call, struct reply *
                               p->engines, p->sessions);
     if (p->sessions > 0)
         return refuse_numbers(ret, TERN_CONFLICT,
-                              "# tickets stand in the pool: wait until they were fetched or have "
+                              "# tickets need the pool: wait until they were fetched or have "
                               "expired, or close their sessions",
                               p->sessions, 0);
     if (p->serves > 0)

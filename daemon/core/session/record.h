@@ -11,7 +11,7 @@
 
 #define STEP_TOO_MUCH                                                                              \
     "the Step has more work than one Step may do: the earlier operations are done, and a commit "  \
-    "as far as its lengths show; retry the rest, which continues the work"
+    "is done up to the lengths in its answer; retry the rest, which continues the work"
 
 #define TICKET_GONE                                                                                \
     "the ticket is gone: it was fetched or dropped, it expired, its session ended before the "     \
@@ -45,9 +45,9 @@
     "length first, which releases them in pieces"
 
 #define NO_STATE_THERE                                                                             \
-    "the session has no STATE to resume from that length: a RECURRENT group has the STATE of its " \
-    "written and committed lengths only, a WINDOW group can rewind by its reserve; Abort, then "   \
-    "Match again"
+    "the session has no STATE to resume from that length: a RECURRENT group has only the STATE "   \
+    "of the written and committed lengths, and a WINDOW group can rewind only by its reserve; "    \
+    "Abort, then Match again"
 
 #define FETCH_UNDER_WAY                                                                            \
     "this session has a fetch or a recovery under way: wait for its end, or cancel it"

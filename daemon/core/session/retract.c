@@ -76,7 +76,7 @@ static enum tern_err to_host(struct core *c, struct engine *e, struct session *s
             (disk_gives_way(c, session_pool(c, s)) || session_pool(c, s)->stores_due > 0);
         return room_refused(ret, ret->shortage.storing ? TERN_BUSY : err,
                             "the host tier has too little room, and the session keeps its pages: "
-                            "wait for others to recover or close, or retract with DROP");
+                            "wait until other sessions recover or close, or retract with DROP");
     }
     session_free_tail(c, s, s->written, true, &pages);
     *ret_freed = pages.n;
@@ -308,7 +308,7 @@ enum tern_err fetch_from_host(struct core *c, struct call *call, struct reply *r
     if (r->at_least > most && r->at_least > s->written)
         return refuse_numbers(ret, TERN_INVALID,
                               "at_least is #, and the host tier has fewer tokens: Match returns "
-                              "their number in host_depth, which is #",
+                              "their number in host_depth, which is now #",
                               r->at_least, most);
     if (most <= s->written)
         return TERN_OK; /* the host has no more */
@@ -380,8 +380,9 @@ static void load_fail(struct core *c, struct actions *out, struct session *s,
 
 void load_end(struct core *c, struct actions *out, struct session *s, bool stays)
 {
-    const struct reply gone = {.err = TERN_GONE,
-                               .text = "it was cancelled, or the session was aborted or closed"};
+    const struct reply gone = {
+        .err = TERN_GONE,
+        .text = "the load from the host tier was cancelled, or the session was aborted or closed"};
 
     if (s->state == SESSION_LOADING && !(stays && load_has_come(s)))
         load_fail(c, out, s, &gone, stays);
@@ -455,7 +456,7 @@ static enum load_next load_room(struct core *c, struct session *s, struct reply 
     if (err != TERN_OK) {
         room_refused(why, err,
                      "the device has too little room, and the session stays retracted: close or "
-                     "retract others, then retry");
+                     "retract other sessions, then retry");
         return LOAD_ON;
     }
     pages_promise(p, s->promised);

@@ -17,7 +17,8 @@
 
 #define WRONG_RUNS                                                                                 \
     "the assigned pages are not those that the session's table needs for the new length: for "     \
-    "each group, give as many as an Extend would allocate, at the places behind its own pages"
+    "each group, give as many as an Extend would allocate, at the places after the session's own " \
+    "pages"
 
 #define UNITS_WITH_COMMIT                                                                          \
     "tern_written was retired, because units of pages move with their chunk: leave it out and "    \
@@ -35,7 +36,7 @@ static enum tern_err extend_fits(const struct core *c, const struct session *s,
     if (op->tokens.n > 0 && op->tokens.base != s->tokens.end)
         return refuse_op_why(
             ret, TERN_CONFLICT,
-            &(struct reason){"base is #, and the session has # tokens: base must be their number",
+            &(struct reason){"base is #, and the session has # tokens: base must equal that number",
                              {op->tokens.base, s->tokens.end}});
     if (to->allocated > SESSION_TOKENS_MAX || op->tokens.n > SESSION_TOKENS_MAX - s->tokens.end)
         return refuse_op(ret, TERN_INVALID, TOO_MANY_TOKENS);
@@ -403,9 +404,10 @@ static enum tern_err end_check(const struct core *c, const struct session *s, st
             ret, TERN_BUSY,
             "a transfer or a copy for the session is under way: close it when that has ended");
     if (s->state == SESSION_TURN || s->state == SESSION_MATCHING)
-        return refuse(ret, TERN_CONFLICT,
-                      "the session's engine uses it, and steps that were never named may touch its "
-                      "pages: have the engine finish or close the session, or kick the engine");
+        return refuse(
+            ret, TERN_CONFLICT,
+            "the session's engine still uses it, and steps that the engine has not named yet may "
+            "touch its pages: have the engine finish or close the session, or kick the engine");
     if (s->state == SESSION_IDLE && e->leases)
         return refuse(ret, TERN_CONFLICT,
                       "the session's engine leases pages, and may use the session without a "

@@ -49,8 +49,8 @@ enum tern_err session_open(struct core *c, struct call *call, struct reply *ret)
     if (tenant->sessions >= tenant->config.sessions_max)
         return refuse_numbers(
             ret, TERN_QUOTA,
-            "the tenant has # open sessions, # of them tickets, and may have no more: close "
-            "sessions, fetch or drop tickets, or raise sessions_max",
+            "the tenant has # open sessions, # of them handed over (tickets), and may have no "
+            "more: close sessions, fetch or drop tickets, or raise sessions_max",
             tenant->sessions, (uint32_t)tenant->tickets.standing);
     if (share_room(c, SHARE_SESSIONS, e->tenant) == 0)
         return refuse(ret, TERN_BUSY, share_refused(SHARE_SESSIONS));

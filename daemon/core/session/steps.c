@@ -65,7 +65,8 @@ void wait_end(struct core *c, struct conn *cn)
 void wait_gone(struct core *c, struct actions *out, struct conn *cn)
 {
     if (cn->wait_step > 0)
-        wait_answer(out, cn, TERN_GONE, "the engine was left or ended, which ended the wait");
+        wait_answer(out, cn, TERN_GONE,
+                    "this process left the engine, or the engine ended, which ended the wait");
     wait_end(c, cn);
 }
 

@@ -116,7 +116,8 @@ static enum tern_err state_check(struct core *c, const struct session *s, struct
     if (space_at(c, s->space)->reset)
         return refuse(ret, TERN_GONE, "the namespace was reset: Match again in a new session");
     if (s->state == SESSION_OPEN || s->written == 0)
-        return refuse(ret, TERN_INVALID, "the session has no tokens written: nothing to hand over");
+        return refuse(ret, TERN_INVALID,
+                      "the session has no written tokens, so there is nothing to hand over");
     if (s->written - s->committed >= p->align)
         return refuse_numbers(
             ret, TERN_INVALID,

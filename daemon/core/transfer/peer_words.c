@@ -52,9 +52,9 @@ const char *peer_msg_unfit(const struct peer_msg *m, uint32_t ntokens)
     if (m->from > m->to || peer_msg_until(m) > m->to || (m->until != 0 && m->until < m->at))
         return "the message's lengths are not in ascending order";
     if (carries && (m->at > m->to || ntokens != peer_msg_tokens(m)))
-        return "the message has another number of tokens than its lengths show";
+        return "the number of tokens in the message differs from its lengths";
     if (m->handed > SESSION_TOKENS_MAX || (!carries && m->to > SESSION_TOKENS_MAX))
-        return "the message has a length above the longest session's";
+        return "the message has a length above that of the longest possible session";
     if (m->blob_bytes > TICKET_BLOB_BYTES)
         return "the message has more bytes than a ticket's blob may have";
     if (!runs_in_range(m))

@@ -8,7 +8,8 @@
 #include "core/arena/hashed.h"
 
 #define KEYS_OUT_OF_ORDER                                                                          \
-    "the extra key at position # follows one at #: give one a position, in ascending order"
+    "the extra key at position # follows one at position #: sort extra keys by position, at most " \
+    "one for each"
 
 #define KEY_OUTSIDE "the extra key at position # is outside of the request's own tokens"
 

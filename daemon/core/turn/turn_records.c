@@ -129,7 +129,8 @@ enum tern_err record_prepare(struct core *c, struct call *call, struct reply *re
 
     TRY(in_turn(s, req->session, ret));
     if (s->prepared != NONE && turn_record_at(c, s->prepared)->state != TURN_RECORD_PREPARED)
-        return refuse(ret, TERN_BUSY, "the last record put is still being checked: wait for it");
+        return refuse(ret, TERN_BUSY,
+                      "the record that was put last is still being checked: wait for that answer");
     if (s->prepared != NONE)
         record_free(c, turn_record_at(c, s->prepared));
     TRY(prepare_check(c, s, req, ret));
@@ -266,7 +267,8 @@ static enum tern_err append(struct core *c, struct session *s, struct turn_recor
     const struct turn_record *last = last_of(c, s);
 
     if (recorded(c, s) != r->body.from || found->nhashes != 2)
-        return refuse_op(ret, TERN_INTERNAL, "the stored list changed under the record");
+        return refuse_op(ret, TERN_INTERNAL,
+                         "the stored list changed while the record was checked");
     if (last && !hash_equal(last->hash, found->hash[0]))
         return refuse_op(
             ret, TERN_CONFLICT,
@@ -302,15 +304,16 @@ static enum tern_err roll_back(struct core *c, struct actions *out, struct sessi
     uint32_t behind, at, length;
 
     if (found->nhashes == 0 || found->nhashes - 1 > s->records.n)
-        return refuse_op(ret, TERN_INTERNAL, "the stored list changed under the rollback");
+        return refuse_op(ret, TERN_INTERNAL,
+                         "the stored list changed while the rollback was checked");
     behind = behind_prompt(c, s, r, found);
     at = record_list_last(c, &s->records);
     for (uint32_t i = 0; i < behind && at != NONE; i++)
         at = record_list_before(c, &s->records, at);
     if (behind > rollback_left(s) || (at != NONE && stripped(turn_record_at(c, at))))
         return refuse_op(ret, TERN_INVALID,
-                         "the rollback goes behind the records whose blobs are kept (blobs_kept): "
-                         "nothing was changed; close the session and open another");
+                         "the rollback goes back beyond the records whose blobs are kept "
+                         "(blobs_kept): nothing was changed; close the session and open another");
     length = at == NONE ? 0 : turn_record_at(c, at)->body.length;
     if (s->committed > length)
         TRY(session_table_end(c, out, s, r->step, length, ret));

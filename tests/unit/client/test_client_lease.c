@@ -307,11 +307,11 @@ TEST(lease_assign_refused_late)
     assert_true(told.failed);
     assert_int_equal(told.slot, seq[1]);
     assert_err(TERN_CONFLICT, told.result.err);
-    assert_string_equal(told.text,
-                        "session 1 of the lease: its extend to written 21, allocated 40 "
-                        "is refused: call tern_lease_remove with the last step that touches "
-                        "its pages, and continue from there. Why: it contradicts what is "
-                        "already there");
+    assert_string_equal(
+        told.text,
+        "session 1 of the lease: its extend to written 21, allocated 40 "
+        "is refused: call tern_lease_remove with the last step that touches "
+        "its pages, and continue from there. Why: it conflicts with something that already exists");
     assert_err(TERN_BUSY, tern_lease_told(lease, &told));
     assert_err(TERN_CONFLICT, extend(1, 0, 22, 61, &runs, &n));
     assert_non_null(

@@ -18,7 +18,7 @@ TEST(y3_a_ticket_outlives_the_pool_that_another_engine_wants)
     other = rig_engine(p.source, 0, "other", 1);
     assert_err(TERN_BUSY, rig_pool_open(p.source, other.conn[0], &g, 1, 4u << 20, &pool));
     assert_string_equal(p.source->last->text,
-                        "# tickets stand in a pool that no engine maps: retry when they "
+                        "# tickets need a pool that no engine maps: retry when they "
                         "were fetched or have expired");
     assert_int_equal(p.source->last->number[0], 1);
     assert_ok(ticket_fetched(d, t));

@@ -64,7 +64,7 @@ TEST(n2_extra_keys_that_are_refused_are_told_by_their_positions)
     struct req_tokens t = {.v = seq1, .n = 16, .keys = keys, .nkeys = 2};
 
     assert_err(TERN_INVALID, rig_match_full(b.s, &t, 0));
-    assert_non_null(strstr(b.rig->last->text, "give one a position"));
+    assert_non_null(strstr(b.rig->last->text, "at most one for each"));
     assert_true(b.rig->last->number[0] == 5 && b.rig->last->number[1] == 5);
     keys[1].position = 3;
     assert_err(TERN_INVALID, rig_match_full(b.s, &t, 0));
