@@ -22,10 +22,10 @@ starts_not() {
 }
 starts_not LD_LIBRARY_PATH=/nowhere 16M $first "libcuda.so.1 cannot be loaded" "device_memory"
 starts_not X=1 16M GPU-none "there is no device GPU-none here" "$first $second"
-starts_not STANDIN_CUDA_DEVICES=8 16M GPU-none "$first" "$second" "${first%0}"{2,3,4,5,6}" " "${first%0}7. Mend"
-starts_not STANDIN_CUDA_DEVICES=16 16M GPU-none "${first%0}7 and 8 more (\`nvidia-smi -L\`). Mend \`devices\`"
+starts_not STANDIN_CUDA_DEVICES=8 16M GPU-none "$first" "$second" "${first%0}"{2,3,4,5,6}" " "${first%0}7. Correct"
+starts_not STANDIN_CUDA_DEVICES=16 16M GPU-none "${first%0}7 and 8 more (\`nvidia-smi -L\`). Correct \`devices\`"
 starts_not X=1 16M index "device_memory: needs \`devices\`"
-starts_not STANDIN_CUDA_MIB=32 64M $first "err=INVALID reason=\"$first: " "64 MiB were asked for, 32 of 32 MiB are free" "lower tenants[].memory"
+starts_not STANDIN_CUDA_MIB=32 64M $first "err=INVALID reason=\"$first: " "64 MiB were requested, 32 of 32 MiB are free" "lower tenants[].memory"
 starts_not STANDIN_CUDA_LACKS=102 16M $first "virtual memory management"
 starts_not STANDIN_CUDA_FAIL=cuMemExportToShareableHandle:1:801 16M $first "cuMemExportToShareableHandle"
 

@@ -40,5 +40,5 @@ STANDIN_CUDA_NO_PEERS=all case_of denied staged by_peer within
 [ "$(grep -c 'level=warn.*event=device_peers .* way=staged reason="cuDeviceCanAccessPeer: no"' "$DIR/denied.out")" = 7 ] ||
     fail "no reason: $(cat "$DIR/denied.out")"
 STANDIN_CUDA_SPOILS_PEERS=all case_of spoilt staged by_peer within
-grep -q 'event=device_peers .*reason="a try: other bytes came' "$DIR/spoilt.out" || fail "no reason: $(cat "$DIR/spoilt.out")"
+grep -q 'event=device_peers .*reason="a try: other bytes arrived' "$DIR/spoilt.out" || fail "no reason: $(cat "$DIR/spoilt.out")"
 echo "all passed"

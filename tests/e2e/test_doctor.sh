@@ -37,7 +37,7 @@ if grep -q '"built": *true' "$DIR/doctor"; then
     named=$(python3 -c 'import json, sys; print(sum(r["device"] is not None for r in json.load(open(sys.argv[1]))["rdma"]["regions"]))' "$DIR/doctor")
     [[ $(grep -c "^  region [01] of t0, memory of the host: .*, which is not in use$" <<<"$T") = "$named" ]] || fail "table: $T"
     ! grep "any rail" <<<"$T" || fail "there is no rail: $T"
-    grep -q "^RDMA: off by configuration (not asked for: no peer's transport is auto or verbs)" <<<"$T" || fail "table: $T"
+    grep -q "^RDMA: off by configuration (not requested: no peer's transport is auto or verbs)" <<<"$T" || fail "table: $T"
     [[ -n $(ls /sys/class/infiniband 2>/dev/null) ]] || grep -q "device: none" <<<"$T" || fail "table: $T"
 else
     grep -q "^RDMA: not in this build" <<<"$T" || fail "table: $T"

@@ -180,7 +180,7 @@ static void assert_told_of_tcp(void)
     assert_non_null(row);
     reason = json_string_value(json_object_get(row, "transport_reason"));
     if (json_says(row, "transport", "verbs"))
-        assert_string_equal(reason, "pages of pools of another layout come by tcp");
+        assert_string_equal(reason, "pages of pools of another layout arrive by tcp");
     printf("resharded over a link of transport=%s reason=%s\n",
            json_string_value(json_object_get(row, "transport")), reason);
     json_decref(peers);
@@ -369,7 +369,7 @@ TEST(n3_page_tokens_that_do_not_fit_are_refused_by_name)
         {{.heads = HEADS}, {.heads = HEADS, .pt = 64}, "open both with the same align_tokens"},
         {{.heads = HEADS, .align = 48},
          {.heads = HEADS, .pt = 24, .align = 48},
-         "group 'kv': of the two page_tokens neither divides the other"}};
+         "group 'kv': neither of the two page_tokens is a multiple of the other"}};
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct kv from = cases[i].from, to = cases[i].to;
@@ -440,7 +440,8 @@ TEST(n3_layout_that_makes_no_sense_opens_no_pool)
     layout_of(&kv);
     kv.group.page_bytes *= 2; /* fields, then bytes of no field, and one unit over both */
     assert_err(TERN_INVALID, tern_pool_open(e.tern, &kv.layout, RIG_WAIT_MS, &e.pool, NULL));
-    assert_said(e.tern, "group 'kv': a unit of the source holds fields beside bytes of no field");
+    assert_said(e.tern,
+                "group 'kv': a unit of the source has bytes of a field and bytes of no field");
     layout_of(&kv);
     two[0] = two[1] = kv.group;
     two[1].name = "other";

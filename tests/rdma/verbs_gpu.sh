@@ -88,7 +88,7 @@ unregistered() {
     doctor decode "not registered with rxe0 $because"
     doctor decode "; ring of 33,554,432 bytes of the host's memory for pages that peers push"
     grep -F "way=no reason=\"dma-buf: ibv_reg_dmabuf_mr" "$DIR/decode/log" || fail "the log"
-    ctl decode peers --json | grep -F "the tenant's memory there is not registered" || fail "peers: $(ctl decode peers)"
+    ctl decode peers --json | grep -F "the source has not registered the tenant's memory" || fail "peers: $(ctl decode peers)"
     replay
     [[ $(told decode data verbs pages_in) == 0 ]] || fail "status: $(ctl decode status --json)"
     stop_daemons

@@ -276,8 +276,8 @@ static enum tern_err create_thread(struct disk *disk, uint32_t i, const char **r
 
 static enum tern_err create_all(struct disk *disk, const char **ret_why)
 {
-    const char *memory = "no memory, no descriptor or no right to start the threads of the disk "
-                         "tier: lower their number, or that of the pieces of each";
+    const char *memory = "the threads of the disk tier cannot be started, for lack of memory, "
+                         "descriptors or permission: lower spill.threads";
 
     *ret_why = memory;
     disk->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

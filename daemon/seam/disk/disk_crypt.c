@@ -82,7 +82,7 @@ enum tern_err disk_crypt_create(const uint8_t key[DISK_KEY_BYTES], struct disk_c
         return TERN_OK;
     }
     disk_crypt_destroy(c);
-    *ret_why = "OpenSSL gives no AES-256-GCM: look at its configuration, and at free memory";
+    *ret_why = "OpenSSL provides no AES-256-GCM: check its configuration, and the free memory";
     return TERN_INTERNAL;
 }
 

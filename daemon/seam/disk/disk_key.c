@@ -32,8 +32,8 @@ static enum tern_err take_key(uint8_t *text, size_t n, const char *path,
         return TERN_OK;
     explicit_bzero(ret, DISK_KEY_BYTES); /* the part that was decoded */
     snprintf(why, DISK_KEY_WHY,
-             "%.*s: holds no key: it needs 32 bytes, or 64 hexadecimal digits (openssl rand -hex "
-             "32)",
+             "%.*s: the file is not a key, which has 32 bytes or 64 hexadecimal digits (openssl "
+             "rand -hex 32)",
              PATH_SHOWN, path);
     return TERN_INVALID;
 }
@@ -56,10 +56,10 @@ static enum tern_err read_open(int fd, const char *path, uint8_t ret[DISK_KEY_BY
     if (fstat(fd, &st) != 0)
         return unreadable(path, why);
     if (st.st_mode & OTHERS) {
-        snprintf(
-            why, DISK_KEY_WHY,
-            "%.*s: others than its owner may read or change this key (mode %04o): chmod 600 it",
-            PATH_SHOWN, path, (unsigned)(st.st_mode & 07777));
+        snprintf(why, DISK_KEY_WHY,
+                 "%.*s: users other than the owner may read or change this key (mode %04o): run "
+                 "chmod 600 on it",
+                 PATH_SHOWN, path, (unsigned)(st.st_mode & 07777));
         return TERN_DENIED;
     }
     n = read(fd, text, sizeof text - 1);

@@ -59,13 +59,13 @@ static void recovered(void *ctx, const struct scan_found *f)
 static enum tern_err refuse_unreadable(struct recovery *r, const char **ret_why)
 {
     static const char *const texts[DISK_FAULTS] = {
-        [DISK_FAULT_VERSION] = "%s is of a newer format than this ternd knows: run the newer one, "
-                               "or give this one another spill directory",
-        [DISK_FAULT_KEY] = "%s was written with another key, or without one: give the key that it "
-                           "was written with, or another spill directory, or remove what lies "
-                           "there",
-        [DISK_FAULT_TENANT] = "%s was written for another tenant: give the folder the name back "
-                              "that its tenant has, or remove it",
+        [DISK_FAULT_VERSION] = "%s is of a newer format than this ternd knows: run the newer "
+                               "ternd, or give this one another spill directory",
+        [DISK_FAULT_KEY] =
+            "%s was written with another key, or without one: set spill.encrypt_key_file to the "
+            "key that it was written with, or name another spill directory, or empty this one",
+        [DISK_FAULT_TENANT] = "%s was written for another tenant: rename its folder to that "
+                              "tenant's name, or remove the folder",
     };
     static char why[WHY_BYTES];
 
@@ -94,8 +94,8 @@ static enum tern_err remove_file(struct recovery *r, const struct scan_file *f,
     err = files->remove(files->ctx, name);
     if (err == 0 || err == -ENOENT)
         return TERN_OK;
-    *ret_why = "a leftover in the spill directory cannot be removed: look at its mode and its "
-               "owner";
+    *ret_why = "an unneeded file in the spill directory cannot be removed: check the mode and the "
+               "owner of its folder";
     return TERN_DISK;
 }
 

@@ -45,7 +45,7 @@ static enum tern_err list_all(struct disk_scan *s, const char **ret_why)
         const char *tenant = s->config->tenant[s->listed];
 
         if (tenant[0] && s->files->list(s->files->ctx, tenant, listed, s) < 0) {
-            *ret_why = "a tenant's folder in the spill directory cannot be read: look at its mode "
+            *ret_why = "a tenant's folder in the spill directory cannot be read: check its mode "
                        "and its owner";
             return TERN_DISK;
         }

@@ -375,11 +375,13 @@ static int lane_create(struct file_ops *ops, uint32_t i)
 static const char *why_no_dir(int err)
 {
     switch (err) {
-    case ENOENT: return "the spill directory is not there: make it, for the daemon's user alone";
-    case ENOTDIR: return "the spill directory is no directory: give another path";
+    case ENOENT: return "the spill directory does not exist: make it, for the daemon's user alone";
+    case ENOTDIR: return "the spill directory is not a directory: name another path";
     case EACCES:
-    case EPERM: return "the spill directory is not the daemon's to write: chown it, mode 0700";
-    case EROFS: return "the spill directory lies on a file system that is read-only";
+    case EPERM:
+        return "the daemon may not write to the spill directory: chown it to the daemon's user, "
+               "with mode 0700";
+    case EROFS: return "the spill directory is on a read-only file system";
     default: return "the spill directory cannot be opened";
     }
 }
@@ -415,7 +417,7 @@ static enum tern_err take_dir(struct file_ops *ops, const struct file_ops_config
         return TERN_DISK;
     }
     if (flock(ops->lock, LOCK_EX | LOCK_NB) < 0) {
-        *ret_why = "another daemon uses the spill directory: give each one of its own";
+        *ret_why = "another daemon uses the spill directory: give each daemon its own";
         return TERN_CONFLICT;
     }
     ops->files.direct = has_direct(ops->dir);
@@ -445,9 +447,9 @@ enum tern_err file_ops_create(const struct file_ops_config *config, struct disk_
     for (uint32_t i = 0; err == TERN_OK && i < ops->lanes; i++) {
         if (lane_create(ops, i) >= 0)
             continue;
-        *ret_why = "no io_uring for the disk tier: raise RLIMIT_NOFILE (ulimit -n, LimitNOFILE=), "
-                   "allow io_uring (sysctl kernel.io_uring_disabled, seccomp), or lower the "
-                   "number of its threads";
+        *ret_why =
+            "no io_uring for the disk tier: raise RLIMIT_NOFILE (ulimit -n, LimitNOFILE=), allow "
+            "io_uring (sysctl kernel.io_uring_disabled, seccomp), or lower spill.threads";
         err = TERN_INTERNAL;
     }
     if (err != TERN_OK)

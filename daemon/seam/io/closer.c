@@ -203,8 +203,9 @@ enum tern_err closer_create(const struct closer_config *config, struct closer **
     struct closer *closer = calloc(1, sizeof *closer);
     const char *why;
 
-    *ret_why = "no memory, no descriptor or no right to start the threads that close, one a "
-               "tenant: raise RLIMIT_NOFILE (ulimit -n, LimitNOFILE=), the limit of threads "
+    *ret_why = "the threads that close sockets, one for each tenant, cannot be started, for lack "
+               "of memory, descriptors or permission: raise RLIMIT_NOFILE (ulimit -n, "
+               "LimitNOFILE=), the limit of threads "
                "(ulimit -u, TasksMax=) or RLIMIT_SIGPENDING (ulimit -i, LimitSIGPENDING=)";
     if (!closer)
         return TERN_INTERNAL;

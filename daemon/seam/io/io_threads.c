@@ -255,9 +255,10 @@ enum tern_err io_threads_create(const struct io_threads_config *config, struct i
     struct io_threads *threads = aligned_alloc(LINE_BYTES, bytes);
 
     check(config->threads >= 1 && config->threads <= IO_THREADS_MAX && config->tasks >= 1);
-    *ret_why = "no memory, no descriptor or no right to start the data threads: lower "
-               "`data_threads`, or raise RLIMIT_NOFILE (ulimit -n, LimitNOFILE=) or the limit of "
-               "threads (ulimit -u, TasksMax=)";
+    *ret_why =
+        "the data threads cannot be started, for lack of memory, descriptors or permission: lower "
+        "`data_threads`, or raise RLIMIT_NOFILE (ulimit -n, LimitNOFILE=) or the limit of "
+        "threads (ulimit -u, TasksMax=)";
     if (!threads)
         return TERN_INTERNAL;
     memset(threads, 0, bytes);

@@ -169,7 +169,8 @@ static enum tern_err setup_ring(struct io *io, const struct io_config *config, c
     }
     if (!(params.features & IORING_FEAT_NODROP) || !(params.features & IORING_FEAT_EXT_ARG) ||
         !probe_opcodes(&io->ring)) {
-        *ret_why = "the kernel's io_uring lacks an operation that is needed: Linux 6.1 or newer";
+        *ret_why = "the kernel's io_uring lacks an operation that the daemon needs: use Linux 6.1 "
+                   "or newer";
         return TERN_INTERNAL;
     }
     r = setup_buffers(io, config);
@@ -177,7 +178,7 @@ static enum tern_err setup_ring(struct io *io, const struct io_config *config, c
         *ret_why = r == -ENOMEM
                        ? "no memory for the receive buffers: lower their number or raise "
                          "RLIMIT_MEMLOCK (ulimit -l, LimitMEMLOCK=)"
-                       : "the kernel refused the ring of receive buffers: Linux 6.1 or newer";
+                       : "the kernel refused the ring of receive buffers: use Linux 6.1 or newer";
         return TERN_INTERNAL;
     }
     if (uring_enable(&io->ring, opcodes_used, OPCODES_USED,

@@ -175,7 +175,8 @@ enum tern_err workers_create(uint32_t threads, uint32_t jobs, int event_fd, stru
 {
     struct workers *w = calloc(1, sizeof *w);
 
-    *ret_why = "no memory or no right to start the worker threads: lower `workers`";
+    *ret_why =
+        "the worker threads cannot be started, for lack of memory or permission: lower `workers`";
     if (!w)
         return TERN_INTERNAL;
     w->event_fd = event_fd;

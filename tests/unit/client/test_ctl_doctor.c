@@ -103,8 +103,8 @@ TEST(doctor_says_why_no_self_test_was_made_at_all)
     run("{\"rdma\": {\"built\": true, \"wanted\": true, \"devices\": []}}");
     assert_says("  self-test: not run: there is no RDMA device\n");
     run("{\"rdma\": {\"built\": true, \"wanted\": true, \"devices\": [{\"device\": \"mlx5_0\", "
-        "\"state\": \"self-test with memory of the host failed: byte 7\"}]}}");
-    assert_says("  device mlx5_0: self-test with memory of the host failed: byte 7\n");
+        "\"state\": \"the self-test with host memory failed: byte 7\"}]}}");
+    assert_says("  device mlx5_0: the self-test with host memory failed: byte 7\n");
     assert_says("  self-test: no device is in use; each device's line has the cause\n");
 }
 

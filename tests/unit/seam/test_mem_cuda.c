@@ -102,7 +102,7 @@ TEST(mem_cuda_too_little_memory_says_of_which_gpu_how_much_is_free_and_was_asked
 
     c.tenant[0].memory_bytes = 2048ull * MIB;
     assert_int_equal(mem_create(&c, &mem, &why), TERN_INVALID);
-    assert_non_null(strstr(why, "2048 MiB were asked for, 1024 of 1024 MiB are free"));
+    assert_non_null(strstr(why, "2048 MiB were requested, 1024 of 1024 MiB are free"));
     assert_non_null(strstr(why, STANDIN_UUID(0) ": "));
     assert_non_null(strstr(why, "lower tenants[].memory"));
     c = config_of(STANDIN_MEMORY);
@@ -115,7 +115,7 @@ TEST(mem_cuda_too_little_memory_says_of_which_gpu_how_much_is_free_and_was_asked
     c.device[2] = uuids;
     assert_int_equal(mem_create(&c, &mem, &why), TERN_INVALID);
     assert_non_null(strstr(why, STANDIN_UUID(0) ": "));
-    assert_non_null(strstr(why, "2048 MiB were asked for, 1006 of 1024 MiB are free"));
+    assert_non_null(strstr(why, "2048 MiB were requested, 1006 of 1024 MiB are free"));
     assert_int_equal(left(), 0);
 }
 
@@ -401,5 +401,5 @@ TEST(fault_21_a_device_that_does_not_answer_is_lost_in_time)
     mem_seal(mem, (struct seal_id){1, 1}, DEVICE, pages, PAGES);
     assert_near_works(1);
     take_events(mem, &back, 2);
-    assert_lost(uuids[1], "not done in time");
+    assert_lost(uuids[1], "did not end in time");
 }

@@ -312,7 +312,7 @@ TEST(fault_21_a_kernel_that_never_ends_loses_its_device_in_time)
     in.hang_kernels(1);
     seal_one(1, 1);
     assert_near_works(2);
-    assert_lost(uuids[1], "a kernel: it was not done in time");
+    assert_lost(uuids[1], "a kernel: the call did not end in time");
     assert_int_equal(mem_sums(mem, 1)[0], sum_expected(2, 0, 0)); /* the other one continued */
     assert_int_equal(mem_sums(mem, 1)[3], CHECKSUM_NONE);
 }

@@ -319,7 +319,8 @@ TEST(verbs_far_fault_20_without_a_ring_nothing_is_pushed_to_a_gpu)
     rail->view.memory_windows = ring_fails = false;
     assert_true(memory_register(&v, rail, why, sizeof why));
     assert_string_equal(row(0).no_ring, "the device has no memory windows of type 2B");
-    assert_string_equal(tenant_pathless(&v, FAR), "a device here has no memory windows of type 2B");
+    assert_string_equal(tenant_pathless(&v, FAR),
+                        "a device of this host has no memory windows of type 2B");
     assert_non_null(tenant_pathless(&v, NEAR));
 }
 
@@ -499,7 +500,7 @@ TEST(verbs_far_offer_to_read_is_refused_by_name)
     assert_int_equal(answer.kind, XFER_PATH_REFUSE);
     assert_int_equal(answer.epoch, 8);
     assert_true(answer.push);
-    assert_non_null(strstr(answer.text, "lets nobody read by RDMA"));
+    assert_non_null(strstr(answer.text, "lets no peer read them"));
     assert_int_equal(answer.nmrs, 0);
     assert_int_equal(path_of(&v, 0, NEAR, 0)->state, PATH_PAUSED); /* ours, which was not touched */
     link_end();
@@ -533,7 +534,8 @@ TEST(verbs_far_peer_that_can_only_be_read_is_refused_by_name_and_offered_once)
     assert_int_equal(p->state, PATH_STOPPING);
     assert_int_equal(p->job, JOB_STOP);
     assert_int_equal(p->retry_ns, UINT64_MAX);
-    assert_string_equal(p->reason, "the peer knows no pushes: it can only be read");
+    assert_string_equal(p->reason,
+                        "the peer cannot push pages, and this daemon does not read them by RDMA");
     assert_int_equal(noted, 1);
     assert_string_equal(note, p->reason);
     assert_true(fell_back);
@@ -553,8 +555,8 @@ TEST(verbs_far_offer_of_a_rail_beyond_the_limit_is_refused_with_the_limit)
                                           .mtu = IBV_MTU_1024});
     assert_int_equal(answer.kind, XFER_PATH_REFUSE);
     assert_int_equal(answer.epoch, 9);
-    assert_string_equal(answer.text, "limits.rdma_rails of its daemon is 16: raise it, for our "
-                                     "device number 16");
+    assert_string_equal(answer.text, "limits.rdma_rails of the source is 16, too low for rail "
+                                     "number 16 of the destination: raise it");
     link_end();
 }
 

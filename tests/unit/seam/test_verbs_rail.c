@@ -213,14 +213,14 @@ TEST(verbs_rail_named_devices_are_found_among_many)
     assert_int_equal(v.nrails, 2);
     assert_string_equal(v.rail[0].view.device, "mlx5_35");
     assert_string_equal(v.rail[1].view.device, "mlx5_3");
-    assert_string_equal(v.view.why, "mlx5_35, mlx5_3: asked for by name");
+    assert_string_equal(v.view.why, "mlx5_35, mlx5_3: named by rdma_device");
     assert_int_equal(v.view.ndevices, XFER_DEVICES_MAX);
     for (uint32_t i = 0; i < v.view.ndevices; i++) {
         const char *state_of = v.view.found[i].state;
 
         for (uint32_t k = 0; k < i; k++)
             assert_string_not_equal(v.view.found[k].name, v.view.found[i].name);
-        assert_non_null(strstr(state_of, i < 2 ? "port 1 is active" : "not one of those"));
+        assert_non_null(strstr(state_of, i < 2 ? "port 1 is active" : "not named by rdma_device"));
     }
     close_all();
 }
@@ -231,22 +231,25 @@ TEST(verbs_rail_a_name_that_is_not_there_has_a_line)
     rails_open(&v);
     assert_int_equal(v.nrails, 1);
     assert_string_equal(v.rail[0].view.device, "mlx5_1");
-    assert_string_equal(v.view.why, "mlx5_1: asked for by name; others that were cannot be used");
+    assert_string_equal(v.view.why,
+                        "mlx5_1: named by rdma_device; other devices that it names cannot be used");
     assert_int_equal(v.view.ndevices, 4);
     assert_string_equal(v.view.found[0].name, "mlx5_33");
-    assert_string_equal(v.view.found[0].state, "there is no device of that name");
+    assert_string_equal(v.view.found[0].state, "no device has that name");
     close_all();
     open_named(3, "mlx_1", NULL);
     rails_open(&v);
     assert_int_equal(v.nrails, 0);
-    assert_string_equal(v.view.why, "none of the devices asked for by name can be used: mlx_1: "
-                                    "there is no device of that name");
+    assert_string_equal(v.view.why,
+                        "none of the devices that rdma_device names can be used: mlx_1: "
+                        "no device has that name");
     close_all();
     open_named(3, "mlx5_2", NULL);
     down = 2;
     rails_open(&v);
-    assert_string_equal(v.view.why, "none of the devices asked for by name can be used: mlx5_2: "
-                                    "port 1 is down");
+    assert_string_equal(v.view.why,
+                        "none of the devices that rdma_device names can be used: mlx5_2: "
+                        "port 1 is down");
     close_all();
     open_named(0, "mlx5_2", NULL);
     rails_open(&v);
@@ -273,18 +276,18 @@ static const struct {
 } tunings[] = {
     {{.gid_index = 0, .mtu = 1024, .pkey_index = 1}, "rail 0: port 1 is active, gid 0"},
     {{.gid_index = 1, .mtu = 1024},
-     "rdma.gid_index is 1, and port 1 has no GID there: its table has 2 places, and "
-     "/sys/class/infiniband shows what is in them"},
+     "rdma.gid_index is 1, and port 1 has no GID at that index: its table has 2 entries, which "
+     "/sys/class/infiniband shows"},
     {{.gid_index = 2, .mtu = 1024},
-     "rdma.gid_index is 2, and port 1 has no GID there: its table has 2 places, and "
-     "/sys/class/infiniband shows what is in them"},
+     "rdma.gid_index is 2, and port 1 has no GID at that index: its table has 2 entries, which "
+     "/sys/class/infiniband shows"},
     {{.mtu = 2048},
      "rdma.mtu is 2048, and the active MTU of port 1 is 1024: lower it, or raise the MTU of its "
      "network device"},
     {{.mtu = 256, .pkey_index = 2},
-     "rdma.pkey_index is 2, and port 1 has no P_Key there: its table has 3 places"},
+     "rdma.pkey_index is 2, and port 1 has no P_Key at that index: its table has 3 entries"},
     {{.mtu = 256, .pkey_index = 3},
-     "rdma.pkey_index is 3, and port 1 has no P_Key there: its table has 3 places"},
+     "rdma.pkey_index is 3, and port 1 has no P_Key at that index: its table has 3 entries"},
 };
 
 TEST(verbs_rail_a_port_that_has_not_what_is_asked_for_is_not_used)
@@ -400,7 +403,7 @@ bool __wrap_self_test(struct verbs *of, struct verbs_rail *rail, char *ret_why, 
 {
     (void)of;
     tested++;
-    snprintf(ret_why, cap, "self-test with memory of the host failed: played");
+    snprintf(ret_why, cap, "the self-test with host memory failed: played");
     return !(fails >> number_of(rail->ctx) & 1);
 }
 
@@ -477,7 +480,7 @@ TEST_WITH(verbs_rail_devices_that_the_self_test_has_failed_are_tried_once, make_
     assert_int_equal(tested, 3);
     assert_int_equal(v.nrails, 1);
     assert_string_equal(v.rail[0].view.device, "mlx5_2");
-    assert_string_equal(v.view.found[0].state, "self-test with memory of the host failed: played");
+    assert_string_equal(v.view.found[0].state, "the self-test with host memory failed: played");
     close_all();
 }
 
@@ -488,7 +491,7 @@ TEST_WITH(verbs_rail_regions_get_the_nic_that_is_nearest_to_their_gpu, make_gpus
     assert_int_equal(v.nrails, 2);
     assert_string_equal(v.rail[0].view.device, "mlx5_0");
     assert_string_equal(v.rail[1].view.device, "mlx5_1");
-    assert_string_equal(v.view.why, "2 rails, for the regions as listed");
+    assert_string_equal(v.view.why, "2 rails, chosen for the regions as listed");
     assert_region(0, "mlx5_1", 1, "same switch");
     assert_region(1, "mlx5_0", 0, "same switch");
     assert_string_equal(region(0, 1).pci, "0000:AB:00.0");
@@ -519,14 +522,14 @@ TEST_WITH(verbs_rail_regions_take_the_nics_that_are_named, make_gpus, remove_gpu
     xfer.config.rdma.region_device[0] = both;
     rails_open(&v);
     assert_int_equal(v.nrails, 1);
-    assert_region(0, "mlx5_3", 0, "by tenants[].rdma_devices");
-    assert_region(1, "mlx5_3", 0, "by tenants[].rdma_devices");
+    assert_region(0, "mlx5_3", 0, "named by tenants[].rdma_devices");
+    assert_region(1, "mlx5_3", 0, "named by tenants[].rdma_devices");
     close_all();
     open_gpus(1);
     xfer.config.rdma.region_device[0] = none;
     rails_open(&v);
-    assert_region(0, "mlx5_9", NONE, "tenants[].rdma_devices: there is no device of that name");
-    assert_region(1, "mlx5_2", 0, "by tenants[].rdma_devices");
+    assert_region(0, "mlx5_9", NONE, "tenants[].rdma_devices: no device has that name");
+    assert_region(1, "mlx5_2", 0, "named by tenants[].rdma_devices");
     close_all();
 }
 
@@ -543,7 +546,7 @@ TEST_WITH(verbs_rail_regions_take_a_named_nic_before_the_nearest, make_gpus, rem
     assert_int_equal(v.nrails, 2);
     assert_string_equal(v.rail[0].view.device, "mlx5_35");
     assert_true(region(1, 0).rail == 0);
-    assert_string_equal(region(1, 0).reason, "by tenants[].rdma_devices");
+    assert_string_equal(region(1, 0).reason, "named by tenants[].rdma_devices");
     assert_string_equal(v.rail[1].view.device, "mlx5_0");
     assert_region(0, "mlx5_0", 1, "same socket");
     assert_region(1, "mlx5_0", 1, "same switch");
@@ -563,7 +566,8 @@ TEST_WITH(verbs_rail_regions_choose_among_rails_that_are_named, make_gpus, remov
     assert_region(1, "mlx5_0", 1, "same switch");
     assert_null(region(1, 0).gpu);
     assert_null(region(1, 0).device);
-    assert_string_equal(region(1, 0).reason, "memory of the host, and rdma_device names the rails");
+    assert_string_equal(region(1, 0).reason,
+                        "host memory: its pages use any device that rdma_device names");
     assert_int_equal(v.view.memlock_needed, 2 * 2 * MIB);
     close_all();
 }
@@ -587,10 +591,9 @@ TEST_WITH(verbs_rail_regions_tell_of_a_nic_that_does_not_know_their_gpu, make_gp
     open_gpus(2);
     no_gpus = 1u << 1;
     rails_open(&v);
-    assert_region(
-        0, "mlx5_1", 1,
-        "the tenant's memory is not registered with it, so its pages go over others or by "
-        "TCP");
+    assert_region(0, "mlx5_1", 1,
+                  "the tenant's memory is not registered with this device, so its pages use other "
+                  "devices or TCP");
     assert_region(1, "mlx5_0", 0, "same switch");
     assert_int_equal(v.rail[0].domain[0].n, 2);
     assert_int_equal(v.rail[1].domain[0].n, 0);

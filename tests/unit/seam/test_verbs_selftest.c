@@ -533,25 +533,25 @@ static const struct {
     uint32_t byte;
     const char *text; /* of its test */
 } fails[] = {
-    {GPU0, IBV_WR_RDMA_WRITE, FLIPS, 0,
-     "an RDMA write out of the tested memory: byte 0 of 4096 is 0x"},
+    {GPU0, IBV_WR_RDMA_WRITE, FLIPS, 0, "RDMA write from the tested memory: byte 0 of 4096 is 0x"},
     {GPU0, IBV_WR_RDMA_WRITE, FLIPS, 4095,
-     "an RDMA write out of the tested memory: byte 4095 of 4096 is 0x"},
+     "RDMA write from the tested memory: byte 4095 of 4096 is 0x"},
     {GPU1, IBV_WR_RDMA_WRITE, FLIPS, 77,
-     "an RDMA write out of the tested memory: byte 77 of 4096 is 0x"},
+     "RDMA write from the tested memory: byte 77 of 4096 is 0x"},
     {GPU1, IBV_WR_RDMA_WRITE, REFUSES, 0,
-     "an RDMA write out of the tested memory: local protection error"},
+     "RDMA write from the tested memory: local protection error"},
     {GPU1, IBV_WR_RDMA_WRITE, NEVER_ENDS, 0,
-     "an RDMA write out of the tested memory: no completion within 5000 ms"},
+     "RDMA write from the tested memory: no completion within 5000 ms"},
     {GPU1, IBV_WR_RDMA_WRITE, NOT_POSTED, 0,
-     "an RDMA write out of the tested memory: ibv_post_send: Cannot allocate memory"},
+     "RDMA write from the tested memory: ibv_post_send: Cannot allocate memory"},
     {RING, IBV_WR_RDMA_WRITE, FLIPS, 9,
-     "an RDMA write into the tested memory by a memory window: byte 9 of 4096"},
-    {RING, IBV_WR_BIND_MW, REFUSES, 0, "a memory window over it: local protection error"},
+     "RDMA write into the tested memory through a memory window: byte 9 of 4096"},
+    {RING, IBV_WR_BIND_MW, REFUSES, 0,
+     "bind of a memory window over the tested memory: local protection error"},
     {RING, IBV_WR_LOCAL_INV, NEVER_ENDS, 0,
-     "the end of a memory window over it: no completion within 5000 ms"},
+     "close of a memory window over the tested memory: no completion within 5000 ms"},
     {HOST, IBV_WR_RDMA_WRITE, FLIPS, 2,
-     "region 0: an RDMA write into the tested memory by a memory window: byte 2 of 4096 is 0x"},
+     "region 0: RDMA write into the tested memory through a memory window: byte 2 of 4096 is 0x"},
 };
 
 static void gpu_failed(uint32_t gpu, const char *text)
@@ -612,13 +612,16 @@ TEST(verbs_selftest_of_windows_that_fails_leaves_the_rest_of_the_device)
         enum harm harm;
         const char *text;
     } ways[] = {
-        {IBV_WR_BIND_MW, REFUSES, "region 0: a memory window over it: local protection error"},
-        {IBV_WR_BIND_MW, NOT_POSTED, "region 0: a memory window over it: ibv_post_send: "},
+        {IBV_WR_BIND_MW, REFUSES,
+         "region 0: bind of a memory window over the tested memory: local protection error"},
+        {IBV_WR_BIND_MW, NOT_POSTED,
+         "region 0: bind of a memory window over the tested memory: ibv_post_send: "},
         {IBV_WR_RDMA_WRITE, REFUSES,
-         "region 0: an RDMA write into the tested memory by a memory window: local protection "
+         "region 0: RDMA write into the tested memory through a memory window: local protection "
          "error"},
         {IBV_WR_LOCAL_INV, NEVER_ENDS,
-         "region 0: the end of a memory window over it: no completion within 5000 ms"}};
+         "region 0: close of a memory window over the tested memory: no completion within 5000 "
+         "ms"}};
 
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
         harm = ways[i].harm;
@@ -636,7 +639,8 @@ TEST(verbs_selftest_of_windows_that_fails_leaves_the_rest_of_the_device)
         assert_non_null(tenant_pathless(&v, NEAR));
         assert_non_null(tenant_pathless(&v, FAR));
         assert_int_equal(row(0).ring_bytes, 0);
-        assert_string_equal(row(0).no_ring, "self-test: memory of the host took no memory window");
+        assert_string_equal(row(0).no_ring,
+                            "self-test: the device refused a memory window over host memory");
         end(state);
         begin(state);
     }
@@ -677,8 +681,9 @@ TEST(verbs_selftest_of_a_gpu_fails_without_time_where_another_one_failed)
     assert_true(tested());
     assert_int_equal(row(0).test->result, XFER_SELF_TEST_FAILED);
     assert_int_equal(row(REGIONS).test->result, XFER_SELF_TEST_FAILED);
-    said(row(REGIONS).test->why, "memory of another GPU failed, and of this one nothing is known: "
-                                 "the tests of this device took longer than 15000 ms");
+    said(row(REGIONS).test->why,
+         "memory of another GPU failed, and this GPU's could not be tested: "
+         "the tests of this device took longer than 15000 ms");
     said(row(REGIONS).why, "self-test: memory of another GPU failed");
     assert_int_equal(rail->domain[NEAR].n, 0);
 }
@@ -711,9 +716,10 @@ TEST(verbs_selftest_is_not_possible_where_there_is_no_loopback)
         clean();
         assert_int_equal(told[XFER_SELF_TEST_NOT_POSSIBLE], 4);
         assert_int_equal(requests, 2);
-        said(last, i ? "in loopback, between buffers of the daemon: an RDMA read: no completion "
-                       "within 5000 ms"
-                     : "an RDMA read: local protection error");
+        said(last,
+             i ? "RDMA read in loopback, between buffers of the daemon: no completion "
+                 "within 5000 ms"
+               : "RDMA read in loopback, between buffers of the daemon: local protection error");
         assert_int_equal(rail->domain[FAR].n, REGIONS);
         assert_int_equal(row(0).ring_bytes, XFER_RING_BYTES);
         end(state);
@@ -728,7 +734,8 @@ TEST(verbs_selftest_is_not_possible_where_there_is_no_loopback)
     broken_modify = ETIMEDOUT;
     assert_true(tested());
     clean();
-    said(last, "a queue pair to RTR, to one of the same device: Connection timed out");
+    said(last,
+         "moving a queue pair to RTR, connected to one of the same device: Connection timed out");
     assert_int_equal(told[XFER_SELF_TEST_NOT_POSSIBLE], 4);
 }
 
@@ -740,8 +747,8 @@ TEST(verbs_selftest_fails_where_bytes_of_the_loop_itself_differ)
     harm_opcode = IBV_WR_RDMA_READ;
     harm_byte = 5;
     assert_false(tested());
-    said(why, "self-test with memory of the host failed: ");
-    said(last, "in loopback, between buffers of the daemon: an RDMA read: byte 5 of 4096");
+    said(why, "the self-test with host memory failed: ");
+    said(last, "RDMA read in loopback, between buffers of the daemon: byte 5 of 4096");
     assert_int_equal(told[XFER_SELF_TEST_FAILED], 3); /* with the first GPU the other one went */
     assert_int_equal(rail->domain[FAR].n, 0);
     assert_null(rail->domain[FAR].ring.mr);

@@ -648,9 +648,9 @@ TEST(n3_resharded_pages_come_by_tcp_where_the_link_has_rdma)
     assert_int_equal(right(&rig.dst.event[1], 1 + 4 * rig.dst.event[1].pulled.batch), 4);
     xfer_link_view(rig.dst.xfer, rig.link, &view);
     assert_string_equal(view.transport, "verbs");
-    assert_string_equal(view.reason, "pages of pools of another layout come by tcp");
+    assert_string_equal(view.reason, "pages of pools of another layout arrive by tcp");
     assert_int_equal(notes, 1);
-    assert_string_equal(note, "tcp: pages of pools of another layout come by tcp");
+    assert_string_equal(note, "tcp: pages of pools of another layout arrive by tcp");
     xfer_stats(rig.dst.xfer, &stats);
     assert_true(stats.socket_bytes_in > 8 * RANKS * PAGE_BYTES);
     rig_serve_stop(0);

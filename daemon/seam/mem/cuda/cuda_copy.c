@@ -125,7 +125,7 @@ bool cuda_lane_wait(struct cuda_device *d, const struct cuda_lane *l, uint32_t h
         if (i < SPINS)
             continue;
         if (io_now_ns() > until) {
-            cuda_lose(d, what, "it was not done in time");
+            cuda_lose(d, what, "the call did not end in time");
             return false;
         }
         nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
@@ -362,8 +362,5 @@ static bool far_move(void *ctx, void *to, const void *from, uint64_t n)
     return ok;
 }
 
-const struct mem_far cuda_far_calls = {.holds = far_holds,
-                                       .get = far_get,
-                                       .put = far_put,
-                                       .zero = far_zero,
-                                       .move = far_move};
+const struct mem_far cuda_far_calls = {
+    .holds = far_holds, .get = far_get, .put = far_put, .zero = far_zero, .move = far_move};

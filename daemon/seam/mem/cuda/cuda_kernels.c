@@ -39,7 +39,7 @@ const char *cuda_kernels_open(struct cuda_device *d, CUresult *ret)
 
     *ret = CUDA_SUCCESS;
     snprintf(d->no_kernels, sizeof d->no_kernels,
-             "this build has no kernels: build it where nvcc of CUDA 12.8 or newer is");
+             "this build has no kernels: build it with nvcc of CUDA 12.8 or newer");
     if (!module)
         return NULL;
     call = kernels_make(d, module, ret);

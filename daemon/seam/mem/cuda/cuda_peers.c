@@ -107,8 +107,9 @@ static bool tried(struct cuda *c, struct cuda_pair *p, struct cuda_device *d,
     if (!ok)
         return pair_closed(p, "a try", "a device was lost");
     return memcmp(bytes, came, sizeof bytes) == 0 ||
-           pair_closed(p, "a try",
-                       "other bytes came: look at the IOMMU, and at ACS of PCIe switches");
+           pair_closed(
+               p, "a try",
+               "other bytes arrived than were sent: check the IOMMU, and ACS of PCIe switches");
 }
 
 static void pair_open(struct cuda *c, struct cuda_device *a, struct cuda_device *b,
@@ -137,7 +138,7 @@ void cuda_peers_open(struct cuda *c, bool off)
         for (uint32_t b = a + 1; b < c->ndevices; b++) {
             pair_open(c, &c->device[a], &c->device[b], not_tried);
             if (!not_tried && (atomic_load(&c->device[a].lost) || atomic_load(&c->device[b].lost)))
-                not_tried = "a try between others has lost a GPU: start with peer_access: false";
+                not_tried = "a try between other GPUs lost a GPU: start with peer_access: false";
         }
 }
 

@@ -26,16 +26,16 @@ static enum tern_err refused(const char **ret_why)
 static enum tern_err called(const struct cuda *c, const char *who, const char *call,
                             CUresult result, const char **ret_why)
 {
-    const char *hint = "look at nvidia-smi and the kernel's log";
+    const char *hint = "see nvidia-smi and the kernel's log";
 
     if (result == CUDA_SUCCESS)
         return TERN_OK;
     if (driver_is_lost(result))
-        hint = "the device has failed: reset it, or take it from `devices`";
+        hint = "the device has failed: reset it, or remove it from `devices`";
     else if (result == CUDA_ERROR_OUT_OF_MEMORY)
-        hint = "lower tenants[].memory, or end what else runs on that device";
+        hint = "lower tenants[].memory, or stop other programs that use that device";
     else if (result == CUDA_ERROR_NO_DEVICE)
-        hint = "the driver shows no GPU to this process: look at nvidia-smi and at "
+        hint = "the driver shows no GPU to this process: check nvidia-smi and "
                "CUDA_VISIBLE_DEVICES, and give the container or the service its /dev/nvidia*";
     snprintf(why_text, sizeof why_text, "%s: %s: %s: %s", who, call,
              driver_error_name(&c->driver, result), hint);
@@ -133,7 +133,7 @@ static const struct {
 } needs[] = {
     {CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, "virtual memory management"},
     {CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
-     "memory that is handed to other processes as a file descriptor"},
+     "memory that other processes can map by a file descriptor"},
 };
 
 static enum tern_err device_suits(const struct cuda_device *d, const char **ret_why)
@@ -147,7 +147,7 @@ static enum tern_err device_suits(const struct cuda_device *d, const char **ret_
         if (value)
             continue;
         snprintf(why_text, sizeof why_text,
-                 "%s has no %s: take another device, or leave device_memory out", d->uuid,
+                 "%s has no %s: use another device, or leave device_memory out", d->uuid,
                  needs[i].what);
         return refused(ret_why);
     }
@@ -200,18 +200,18 @@ static enum tern_err device_of(struct cuda *c, const char *uuid, struct cuda_dev
         }
     if (c->ndevices == CUDA_DEVICES_MAX || strlen(uuid) >= sizeof d->uuid) {
         snprintf(why_text, sizeof why_text,
-                 "%.64s is one device too many, or no UUID such as `nvidia-smi -L` shows", uuid);
+                 "%.64s is one device too many, or not a UUID as `nvidia-smi -L` shows it", uuid);
         return refused(ret_why);
     }
     result = driver_device_of(&c->driver, uuid, &d->device, seen);
     if (result == CUDA_ERROR_NOT_FOUND) {
         snprintf(why_text, sizeof why_text,
-                 "there is no device %s here; the driver shows: %s. Mend `devices`, or "
+                 "there is no device %s here; the driver shows: %s. Correct `devices`, or "
                  "CUDA_VISIBLE_DEVICES",
                  uuid, seen);
         return refused(ret_why);
     }
-    TRY(called(c, uuid, "finding the device", result, ret_why));
+    TRY(called(c, uuid, "search for the device", result, ret_why));
     d->cuda = c;
     facts_ask(d);
     snprintf(d->uuid, sizeof d->uuid, "%s", uuid);
@@ -253,7 +253,7 @@ static enum tern_err create_failed(const struct cuda_device *d, const struct cud
         d->cuda->driver.context_set(d->context) == CUDA_SUCCESS &&
         d->cuda->driver.mem_info(&has, &total) == CUDA_SUCCESS)
         snprintf(why_text + n, sizeof why_text - n,
-                 " (%llu MiB were asked for, %zu of %zu MiB are free)",
+                 " (%llu MiB were requested, %zu of %zu MiB are free)",
                  (unsigned long long)(r->bytes >> MIB_SHIFT), has >> MIB_SHIFT, total >> MIB_SHIFT);
     return err;
 }
@@ -349,7 +349,7 @@ enum tern_err cuda_region_export(struct cuda *c, const struct cuda_region *r, bo
               ret_why));
     if (!able) {
         snprintf(why_text, sizeof why_text,
-                 "the GPU's driver exports none: NVIDIA's open kernel modules do");
+                 "the GPU's driver exports no dma-buf: use NVIDIA's open kernel modules");
         return refused(ret_why);
     }
     TRY(asked(d, "cuCtxSetCurrent", api->context_set(d->context), ret_why));

@@ -67,7 +67,7 @@ struct transport *transport_reshards(struct xfer *xfer)
     return NULL;
 }
 
-static const char resharded[] = "pages of pools of another layout come by tcp";
+static const char resharded[] = "pages of pools of another layout arrive by tcp";
 
 void xfer_link_resharded(struct xfer *xfer, uint32_t number, uint32_t pool)
 {

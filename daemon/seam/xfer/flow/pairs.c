@@ -189,8 +189,9 @@ static void plan_spend(const struct xfer *xfer, uint32_t peer, const struct pair
 const char *xfer_peer_layouts(struct xfer *xfer, uint32_t peer, uint64_t hash,
                               const struct reshard_layout *l, uint32_t n)
 {
-    static const char other[] = "transfers need another layout that the peer told under this hash, "
-                                "or all that are known: it is told BUSY";
+    static const char other[] =
+        "the layout cannot be kept, because transfers need another layout of the peer with the "
+        "same hash, or all layouts that the daemon knows: the peer gets BUSY";
     const struct layouts told = {l, n};
     struct pairs *p = xfer->pairs;
     struct told *t = told_of(xfer, peer, hash);
@@ -208,7 +209,8 @@ const char *xfer_peer_layouts(struct xfer *xfer, uint32_t peer, uint64_t hash,
             t = &p->peers[i];
     if (!t) {
         if (!may_plan(xfer, peer))
-            return "the peer tells new layouts faster than plans are made of them: it is told BUSY";
+            return "the peer sends new layouts faster than this daemon makes plans for them: the "
+                   "peer gets BUSY";
         t = told_spare(xfer);
         if (!t)
             return other;

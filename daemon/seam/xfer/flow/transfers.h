@@ -46,13 +46,13 @@
 /* The seam's pull at its destination; the core has another machine for it. */
 #define XFER_PULL_STATE_TABLE(X)                                                                   \
     X(XFER_PULL, IDLE, TO(XFER_PULL, ACTIVE) | TO(XFER_PULL, STOPPING),                            \
-      "nothing is asked for and nothing arrives")                                                  \
+      "no page is requested and none arrives")                                                     \
     X(XFER_PULL, ACTIVE, TO(XFER_PULL, BROKEN) | TO(XFER_PULL, STOPPING) | TO(XFER_PULL, IDLE),    \
-      "its batches are asked for; idle at once if the slot's next pull begins")                    \
+      "its batches are being requested; becomes idle at once if the slot's next pull begins")      \
     X(XFER_PULL, BROKEN, TO(XFER_PULL, STOPPING) | TO(XFER_PULL, IDLE),                            \
-      "the core was told that it broke; it asks for nothing more")                                 \
+      "it failed, and the core was informed; it requests nothing more")                            \
     X(XFER_PULL, STOPPING, TO(XFER_PULL, IDLE),                                                    \
-      "the core has stopped it; idle once nothing can write its pages any more")
+      "the core has stopped it; becomes idle when nothing can write its pages any more")
 
 STATE_MACHINE(xfer_pull, XFER_PULL, XFER_PULL_STATE_TABLE)
 
@@ -61,9 +61,9 @@ STATE_MACHINE(xfer_pull, XFER_PULL, XFER_PULL_STATE_TABLE)
     X(XFER_SERVE, NONE, TO(XFER_SERVE, SERVING) | TO(XFER_SERVE, STOPPING),                        \
       "no serve has this slot")                                                                    \
     X(XFER_SERVE, SERVING, TO(XFER_SERVE, STOPPING) | TO(XFER_SERVE, NONE),                        \
-      "peers may ask for its pages")                                                               \
+      "the peer may request its pages")                                                            \
     X(XFER_SERVE, STOPPING, TO(XFER_SERVE, NONE),                                                  \
-      "the core has stopped it; none once nothing can read its pages any more")
+      "the core has stopped it; the slot is free when nothing can read its pages any more")
 
 STATE_MACHINE(xfer_serve, XFER_SERVE, XFER_SERVE_STATE_TABLE)
 
@@ -71,11 +71,11 @@ STATE_MACHINE(xfer_serve, XFER_SERVE, XFER_SERVE_STATE_TABLE)
 #define BATCH_STATE_TABLE(X)                                                                       \
     X(BATCH, FREE, TO(BATCH, QUEUED), "no batch has this slot")                                    \
     X(BATCH, QUEUED, TO(BATCH, ASKED) | TO(BATCH, QUEUED) | TO(BATCH, FREE),                       \
-      "in the queue of a transport, which has not asked for all of its pages; queued again if "    \
-      "another one is to ask for them anew")                                                       \
+      "in the queue of a transport, which has not requested all of its pages; queued again if "    \
+      "another transport takes over")                                                              \
     X(BATCH, ASKED, TO(BATCH, FREE) | TO(BATCH, QUEUED),                                           \
-      "all of its pages were asked for, and not all were answered; queued again if some were "     \
-      "lost with their connection, or another transport is to ask for them anew")
+      "all of its pages were requested, and some have not been answered; queued again if some "    \
+      "were lost with their connection, or if another transport takes over")
 
 STATE_MACHINE(batch, BATCH, BATCH_STATE_TABLE)
 
@@ -84,34 +84,35 @@ STATE_MACHINE(batch, BATCH, BATCH_STATE_TABLE)
 #define DATA_CONN_STATE_TABLE(X)                                                                   \
     X(DATA_CONN, FREE, TO(DATA_CONN, CONNECTING) | TO(DATA_CONN, OPEN),                            \
       "no connection has this slot")                                                               \
-    X(DATA_CONN, CONNECTING, TO(DATA_CONN, OPEN) | TO(DATA_CONN, CLOSING), "we call a peer")       \
+    X(DATA_CONN, CONNECTING, TO(DATA_CONN, OPEN) | TO(DATA_CONN, CLOSING),                         \
+      "this daemon connects to a peer")                                                            \
     X(DATA_CONN, OPEN, TO(DATA_CONN, CLOSING), "frames and pages may travel")                      \
     X(DATA_CONN, CLOSING, TO(DATA_CONN, FREE),                                                     \
-      "shut down; free once the kernel has none of our memory for it")
+      "shut down; free when the kernel uses none of its memory any more")
 
 STATE_MACHINE(data_conn, DATA_CONN, DATA_CONN_STATE_TABLE)
 
 /* A place for one of a transport's data connections to a peer, whichever connection is in it. */
 #define DATA_PATH_STATE_TABLE(X)                                                                   \
-    X(DATA_PATH, NONE, TO(DATA_PATH, CALLING), "not called: nothing has needed it")                \
+    X(DATA_PATH, NONE, TO(DATA_PATH, CALLING), "not dialled, because nothing has needed it")       \
     X(DATA_PATH, CALLING, TO(DATA_PATH, UP) | TO(DATA_PATH, RETIRED) | TO(DATA_PATH, NONE),        \
       "its connection is being made")                                                              \
-    X(DATA_PATH, UP, TO(DATA_PATH, RETIRED) | TO(DATA_PATH, NONE), "what is asked may go over it") \
+    X(DATA_PATH, UP, TO(DATA_PATH, RETIRED) | TO(DATA_PATH, NONE), "requests may use it")          \
     X(DATA_PATH, RETIRED, TO(DATA_PATH, CALLING) | TO(DATA_PATH, NONE),                            \
-      "it failed: the other paths go on, and it is called again after a pause")
+      "it failed: the other paths continue, and it is dialled again after a pause")
 
 STATE_MACHINE(data_path, DATA_PATH, DATA_PATH_STATE_TABLE)
 
 /* A peer's request on a data connection, at the source; not a request of the protocol. */
 #define DATA_REQUEST_STATE_TABLE(X)                                                                \
-    X(DATA_REQUEST, HELLO, TO(DATA_REQUEST, NONE), "the caller has not said its token")            \
+    X(DATA_REQUEST, HELLO, TO(DATA_REQUEST, NONE), "the caller has not sent its token")            \
     X(DATA_REQUEST, NONE,                                                                          \
       TO(DATA_REQUEST, PAGES) | TO(DATA_REQUEST, META) | TO(DATA_REQUEST, WAITS),                  \
-      "no request is in work")                                                                     \
-    X(DATA_REQUEST, PAGES, TO(DATA_REQUEST, META), "the answer goes out, page bytes with it")      \
+      "no request is being answered")                                                              \
+    X(DATA_REQUEST, PAGES, TO(DATA_REQUEST, META), "an answer is being sent, now the page bytes")  \
     X(DATA_REQUEST, META,                                                                          \
       TO(DATA_REQUEST, NONE) | TO(DATA_REQUEST, PAGES) | TO(DATA_REQUEST, META),                   \
-      "the rest of an answer goes out, and no page byte; the next request may be begun")           \
+      "the rest of an answer is being sent, without page bytes; the next request may begin")       \
     X(DATA_REQUEST, WAITS, TO(DATA_REQUEST, NONE),                                                 \
       "its transport waits for something before it answers")
 

@@ -224,7 +224,7 @@ static void local_view(const struct transport *t, uint32_t peer_link, struct xfe
     if (!xfer_link_is_own(t->xfer, peer_link))
         return;
     ret->transport = t->ops->name;
-    ret->reason = "this daemon itself: its pages are copied, without a connection";
+    ret->reason = "the peer is this daemon itself: its pages are copied, without a connection";
 }
 
 static uint64_t local_bytes(const struct xfer_config *config, uint32_t sums_per_page)

@@ -21,7 +21,7 @@
     X(HOST_BRIDGE, "same host bridge")                                                             \
     X(SOCKET, "same socket")                                                                       \
     X(OTHER_SOCKET, "other socket")                                                                \
-    X(UNKNOWN, "distance not known")
+    X(UNKNOWN, "unknown distance")
 
 enum nic_path {
 #define X(name, words) NIC_PATH_##name,
@@ -33,9 +33,9 @@ enum nic_path {
 /* The result for a place, as X(name, words). Only CHOSEN names a NIC. */
 #define NIC_ANSWER_TABLE(X)                                                                        \
     X(CHOSEN, "chosen")                                                                            \
-    X(NO_NIC, "there is no RDMA device that can be used")                                          \
+    X(NO_NIC, "no RDMA device can be used")                                                        \
     X(NO_DEVICE, "sysfs does not show the GPU: give the container /sys")                           \
-    X(NOT_FOLLOWED, "sysfs leads from the GPU in a loop, too far, or out of it")                   \
+    X(NOT_FOLLOWED, "the GPU's path in sysfs is a loop, too long, or leads out of sysfs")          \
     X(NO_ADDRESS, "the GPU has no PCI address")
 
 enum nic_answer {

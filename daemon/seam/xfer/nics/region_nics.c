@@ -101,13 +101,13 @@ uint32_t regions_choose(struct xfer *xfer, const struct xfer_rdma_view *view, ui
 static const char *reason_of(const struct xfer_region *r)
 {
     if (r->unregistered)
-        return "the tenant's memory is not registered with it, so its pages go over others or by "
-               "TCP";
+        return "the tenant's memory is not registered with this device, so its pages use other "
+               "devices or TCP";
     if (r->named)
-        return r->device == NONE ? "tenants[].rdma_devices: there is no device of that name"
-                                 : "by tenants[].rdma_devices";
+        return r->device == NONE ? "tenants[].rdma_devices: no device has that name"
+                                 : "named by tenants[].rdma_devices";
     if (!r->binds)
-        return "memory of the host, and rdma_device names the rails";
+        return "host memory: its pages use any device that rdma_device names";
     return r->device == NONE ? nic_answer_words[r->answer] : nic_path_words[r->path];
 }
 

@@ -35,8 +35,10 @@ struct tcp_asked {
 };
 
 #define TCP_ANSWER_STATE_TABLE(X)                                                                  \
-    X(TCP_ANSWER, HEAD, TO(TCP_ANSWER, BODY), "the head of the next answer comes, if one is due")  \
-    X(TCP_ANSWER, BODY, TO(TCP_ANSWER, HEAD), "its checksums, its pages and its tail come")
+    X(TCP_ANSWER, HEAD, TO(TCP_ANSWER, BODY),                                                      \
+      "the head of the next answer is being received, if an answer is due")                        \
+    X(TCP_ANSWER, BODY, TO(TCP_ANSWER, HEAD),                                                      \
+      "the checksums, the pages and the tail of the answer are being received")
 
 STATE_MACHINE(tcp_answer, TCP_ANSWER, TCP_ANSWER_STATE_TABLE)
 

@@ -222,7 +222,7 @@ static void async_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t 
         ibv_ack_async_event(&event);
     }
     if (fatal)
-        rail_lost(rail, "it failed, or its driver was taken away; start the daemon again");
+        rail_lost(rail, "it failed, or its driver was unloaded; restart the daemon");
     verbs_run(rail->v);
 }
 
@@ -323,10 +323,11 @@ void xfer_path_msg(struct xfer *xfer, uint32_t link, const struct xfer_path_msg 
 
         if (v && v->nrails > 0 && msg->rail >= v->rails)
             snprintf(no.text, sizeof no.text,
-                     "limits.rdma_rails of its daemon is %u: raise it, for our device number %u",
+                     "limits.rdma_rails of the source is %u, too low for rail number %u of the "
+                     "destination: raise it",
                      v->rails, msg->rail);
         else
-            snprintf(no.text, sizeof no.text, "its daemon has no RDMA device");
+            snprintf(no.text, sizeof no.text, "the source has no RDMA device");
         if (msg->kind == XFER_PATH_OFFER && xfer->config.rdma.path_send)
             xfer->config.rdma.path_send(xfer->config.ctx, link, &no);
         return;

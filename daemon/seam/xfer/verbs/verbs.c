@@ -141,7 +141,7 @@ void xfer_rdma_view(const struct xfer *xfer, struct xfer_rdma_view *ret)
     if (!v) {
         *ret = xfer->looked;
         ret->built = true;
-        snprintf(ret->why, sizeof ret->why, "not asked for: no peer's transport is auto or verbs");
+        snprintf(ret->why, sizeof ret->why, "not requested: no peer's transport is auto or verbs");
         return;
     }
     *ret = v->view;

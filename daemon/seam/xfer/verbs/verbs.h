@@ -56,20 +56,22 @@ extern const struct transport_ops verbs_transport;
     X(PATH, MAKING,                                                                                \
       TO(PATH, OFFERED) | TO(PATH, READY) | TO(PATH, ABANDONED) | TO(PATH, STOPPING) |             \
           TO(PATH, NONE),                                                                          \
-      "a thread makes the queue pair; the source's is connected at once")                          \
+      "a thread makes the queue pair, and at the source also connects it")                         \
     X(PATH, OFFERED, TO(PATH, CONNECTING) | TO(PATH, STOPPING),                                    \
-      "ours is there; the peer's answer is due")                                                   \
+      "this end is made; the peer's answer is due")                                                \
     X(PATH, CONNECTING, TO(PATH, READY) | TO(PATH, ABANDONED) | TO(PATH, STOPPING),                \
-      "a thread connects it")                                                                      \
+      "a thread connects the queue pair")                                                          \
     X(PATH, ABANDONED, TO(PATH, STOPPING) | TO(PATH, NONE),                                        \
-      "its link ended while a thread makes or connects it: it is of no use when that is done")     \
+      "its link ended while a thread makes or connects the queue pair, which is destroyed "        \
+      "afterwards")                                                                                \
     X(PATH, READY, TO(PATH, STOPPING), "pages may travel")                                         \
     X(PATH, STOPPING, TO(PATH, DRAINING), "a thread moves the queue pair to the error state")      \
     X(PATH, DRAINING, TO(PATH, ENDING), "its work requests are flushed")                           \
     X(PATH, ENDING, TO(PATH, NONE) | TO(PATH, STUCK), "a thread destroys the queue pair")          \
     X(PATH, STUCK, TO(PATH, NONE),                                                                 \
-      "it could not be destroyed, which was told; tried again now and then")                       \
-    X(PATH, PAUSED, TO(PATH, MAKING) | TO(PATH, NONE), "it is made again at retry_ns")
+      "the queue pair could not be destroyed, which the log reports; tried again from time to "    \
+      "time")                                                                                      \
+    X(PATH, PAUSED, TO(PATH, MAKING) | TO(PATH, NONE), "the queue pair is made again at retry_ns")
 
 STATE_MACHINE(path, PATH, PATH_STATE_TABLE)
 
@@ -79,21 +81,21 @@ STATE_MACHINE(path, PATH, PATH_STATE_TABLE)
 #define PIECE_STATE_TABLE(X)                                                                       \
     X(PIECE, FREE, TO(PIECE, BINDING), "no piece has this slot")                                   \
     X(PIECE, BINDING, TO(PIECE, BOUND) | TO(PIECE, CLOSING) | TO(PIECE, WAITING),                  \
-      "the device binds memory windows to its runs")                                               \
+      "the device binds memory windows to its runs of pages")                                      \
     X(PIECE, BOUND, TO(PIECE, ASKED) | TO(PIECE, CLOSING) | TO(PIECE, WAITING),                    \
-      "waits for room to say REQUEST_WRITE")                                                       \
+      "waits for room to send REQUEST_WRITE")                                                      \
     X(PIECE, ASKED,                                                                                \
       TO(PIECE, COMING) | TO(PIECE, ARRIVED) | TO(PIECE, CLOSING) | TO(PIECE, WAITING),            \
       "REQUEST_WRITE was queued; its answer is due")                                               \
     X(PIECE, WAITING, TO(PIECE, BINDING) | TO(PIECE, FREE),                                        \
-      "for a path, and for what one that was lost still has of it")                                \
+      "waits for a path, and until a lost path cannot touch its pages any more")                   \
     X(PIECE, COMING, TO(PIECE, CLOSING) | TO(PIECE, WAITING),                                      \
-      "all its writes were posted; some pages are not there yet")                                  \
+      "the peer has posted all writes; some pages have not arrived yet")                           \
     X(PIECE, ARRIVED, TO(PIECE, CLOSING) | TO(PIECE, WAITING),                                     \
-      "all pages are there; the answer is due")                                                    \
+      "all pages have arrived; the answer is due")                                                 \
     X(PIECE, CLOSING, TO(PIECE, CLOSED) | TO(PIECE, WAITING) | TO(PIECE, FREE),                    \
       "the device closes the memory windows")                                                      \
-    X(PIECE, CLOSED, TO(PIECE, CONFIRMING) | TO(PIECE, FREE), "waits for room to say CONFIRM")     \
+    X(PIECE, CLOSED, TO(PIECE, CONFIRMING) | TO(PIECE, FREE), "waits for room to send CONFIRM")    \
     X(PIECE, CONFIRMING, TO(PIECE, VERIFYING) | TO(PIECE, FREE), "the answer to CONFIRM is due")   \
     X(PIECE, VERIFYING, TO(PIECE, FREE), "a data thread compares its pages with their checksums")
 

@@ -36,8 +36,9 @@ void ring_open(struct verbs *v, struct verbs_rail *rail, uint32_t tenant)
 
     if (!rail->view.memory_windows) {
         snprintf(d->no_ring, sizeof d->no_ring, "%s",
-                 rail->windows_refused ? "self-test: memory of the host took no memory window"
-                                       : "the device has no memory windows of type 2B");
+                 rail->windows_refused
+                     ? "self-test: the device refused a memory window over host memory"
+                     : "the device has no memory windows of type 2B");
         return;
     }
     if (!ring_make(ring)) {

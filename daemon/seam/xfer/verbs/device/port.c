@@ -58,8 +58,8 @@ static bool take_gid(struct verbs_rail *rail, uint32_t port, const struct ibv_po
     }
     if (asked >= entries || !gid_there(rail->ctx, port, asked, &e)) {
         snprintf(ret_why, cap,
-                 "rdma.gid_index is %u, and port %u has no GID there: its table has %u places, and "
-                 "/sys/class/infiniband shows what is in them",
+                 "rdma.gid_index is %u, and port %u has no GID at that index: its table has %u "
+                 "entries, which /sys/class/infiniband shows",
                  asked, port, entries);
         return false;
     }
@@ -97,7 +97,8 @@ static bool take_pkey(struct verbs_rail *rail, uint32_t port, const struct ibv_p
     if (asked >= attr->pkey_tbl_len ||
         ibv_query_pkey(rail->ctx, (uint8_t)port, (int)asked, &pkey) != 0 || pkey == 0) {
         snprintf(ret_why, cap,
-                 "rdma.pkey_index is %u, and port %u has no P_Key there: its table has %u places",
+                 "rdma.pkey_index is %u, and port %u has no P_Key at that index: its table has %u "
+                 "entries",
                  asked, port, attr->pkey_tbl_len);
         return false;
     }
@@ -110,7 +111,7 @@ bool port_take(struct verbs_rail *rail, uint32_t port, char *ret_why, size_t cap
     struct ibv_port_attr attr;
 
     if (ibv_query_port(rail->ctx, (uint8_t)port, &attr) != 0) {
-        snprintf(ret_why, cap, "port %u cannot be asked", port);
+        snprintf(ret_why, cap, "port %u cannot be queried", port);
         return false;
     }
     if (attr.state != IBV_PORT_ACTIVE) {

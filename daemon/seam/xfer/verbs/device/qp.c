@@ -30,7 +30,7 @@ int qp_make(const struct verbs_rail *rail, const struct qp_wish *wish, struct ib
     if (!qp)
         return errno ? errno : EIO;
     *ret = qp;
-    *ret_what = "a queue pair to INIT";
+    *ret_what = "moving a queue pair to INIT";
     return ibv_modify_qp(qp, &attr,
                          IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 }
@@ -74,9 +74,9 @@ int qp_connect(const struct verbs_rail *rail, struct ibv_qp *qp, const struct qp
                                .sq_psn = ours->psn,
                                .max_rd_atomic = 1};
 
-    *ret_what = "a queue pair to RTR";
+    *ret_what = "moving a queue pair to RTR";
     TRY(to_receive(rail, qp, theirs));
-    *ret_what = "a queue pair to RTS";
+    *ret_what = "moving a queue pair to RTS";
     return ibv_modify_qp(qp, &attr,
                          IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
                              IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);

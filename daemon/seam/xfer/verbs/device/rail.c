@@ -81,8 +81,8 @@ static bool open_queues(struct verbs_rail *rail, char *ret_why, size_t cap)
             ibv_create_cq(rail->ctx, (int)rail->view.completion_queue, NULL, rail->channel, 0);
     if (!rail->cq || ibv_req_notify_cq(rail->cq, 0) != 0 || !nonblocking(rail->channel->fd) ||
         !nonblocking(rail->ctx->async_fd)) {
-        snprintf(ret_why, cap, "no completion queue of %u: %s", rail->view.completion_queue,
-                 strerror(errno));
+        snprintf(ret_why, cap, "no completion queue of %u entries can be made: %s",
+                 rail->view.completion_queue, strerror(errno));
         return false;
     }
     return true;
@@ -142,22 +142,21 @@ static void rails_by_name(struct verbs *v, struct ibv_device **list)
 
     for (uint32_t i = 0; i < view->ndevices; i++)
         if (i >= c->ndevices)
-            snprintf(view->found[i].state, sizeof view->found[i].state,
-                     "not one of those asked for");
+            snprintf(view->found[i].state, sizeof view->found[i].state, "not named by rdma_device");
         else if (list[i])
             rail_open(v, list[i], i);
     if (v->nrails == 0) {
         snprintf(view->why, sizeof view->why,
-                 "none of the devices asked for by name can be used: %s: %s", view->found[0].name,
-                 view->found[0].state);
+                 "none of the devices that rdma_device names can be used: %s: %s",
+                 view->found[0].name, view->found[0].state);
         return;
     }
     for (uint32_t k = 0; k < v->nrails && n < sizeof view->why; k++)
         n += (size_t)snprintf(view->why + n, sizeof view->why - n, "%s%s", k ? ", " : "",
                               v->rail[k].view.device);
     if (n < sizeof view->why)
-        snprintf(view->why + n, sizeof view->why - n, ": asked for by name%s",
-                 v->nrails < c->ndevices ? "; others that were cannot be used" : "");
+        snprintf(view->why + n, sizeof view->why - n, ": named by rdma_device%s",
+                 v->nrails < c->ndevices ? "; other devices that it names cannot be used" : "");
 }
 
 /* Orders devices of known distance by distance, then the others as the system lists them. */
@@ -244,10 +243,10 @@ static void rails_by_region(struct verbs *v, struct ibv_device **list, uint32_t 
     for (uint32_t i = 0; i < view->ndevices; i++)
         if ((got >> i & 1) && v->nrails == most)
             snprintf(view->found[i].state, sizeof view->found[i].state,
-                     "one rail too many: limits.rdma_rails is %u", most);
+                     "not used, because limits.rdma_rails is %u", most);
         else if (got >> i & 1)
             rail_open(v, list[i], i);
-    snprintf(view->why, sizeof view->why, "%u rails, for the regions as listed", v->nrails);
+    snprintf(view->why, sizeof view->why, "%u rails, chosen for the regions as listed", v->nrails);
 }
 
 /* Gives each region a rail, chosen among the devices in use. */
@@ -302,7 +301,7 @@ static void find(struct xfer_rdma_view *view, const char *name, struct ibv_devic
     snprintf(view->found[view->ndevices].name, sizeof view->found[0].name, "%s", name);
     if (!dev)
         snprintf(view->found[view->ndevices].state, sizeof view->found[0].state,
-                 "there is no device of that name");
+                 "no device has that name");
     ret_list[view->ndevices++] = dev;
 }
 

@@ -33,8 +33,8 @@ bool memory_lockable(struct verbs *v, char *ret_why, size_t cap)
     if (v->view.memlock_exempt || v->view.memlock_bytes >= v->view.memlock_needed)
         return true;
     snprintf(ret_why, cap,
-             "RLIMIT_MEMLOCK is %llu bytes and registrations take %llu: ulimit -l unlimited, "
-             "LimitMEMLOCK=infinity in the service, --ulimit memlock=-1 for a container",
+             "RLIMIT_MEMLOCK is %llu bytes and registrations need %llu: set ulimit -l unlimited, "
+             "LimitMEMLOCK=infinity in the service, or --ulimit memlock=-1 for a container",
              (unsigned long long)v->view.memlock_bytes, (unsigned long long)v->view.memlock_needed);
     return false;
 }
@@ -211,7 +211,7 @@ static bool open_domains(struct verbs *v, struct verbs_rail *rail, struct regist
         if (rail->domain)
             rail->domain[t].pd = ibv_alloc_pd(rail->ctx);
         if (!rail->domain || !rail->domain[t].pd) {
-            snprintf(ret_why, cap, "no protection domain: %s", strerror(errno));
+            snprintf(ret_why, cap, "no protection domain can be made: %s", strerror(errno));
             return false;
         }
         rail->domain[t].far = mem_region_device(v->xfer->config.mem, t, 0, NULL, NULL) != NULL;

@@ -111,8 +111,8 @@ static bool loop_connect(struct loop *l, const struct qp_endpoint *end)
         int rc = qp_connect(l->t->rail, l->qp[i], &end[i], &end[!i], &what);
 
         if (rc)
-            return ends(l, XFER_SELF_TEST_NOT_POSSIBLE, "%s, to one of the same device: %s", what,
-                        strerror(rc));
+            return ends(l, XFER_SELF_TEST_NOT_POSSIBLE,
+                        "%s, connected to one of the same device: %s", what, strerror(rc));
     }
     return true;
 }
@@ -192,7 +192,7 @@ static bool same(struct loop *l, const uint8_t *got, const char *what)
 {
     for (uint32_t i = 0; i < l->bytes; i++)
         if (got[i] != l->known[i])
-            return ends(l, XFER_SELF_TEST_FAILED, "%s: byte %u of %u is 0x%02x and not 0x%02x",
+            return ends(l, XFER_SELF_TEST_FAILED, "%s: byte %u of %u is 0x%02x in place of 0x%02x",
                         what, i, l->bytes, got[i], l->known[i]);
     l->test->bytes += l->bytes;
     return true;
@@ -250,8 +250,8 @@ static bool came_back(struct loop *l, const char *what)
 /* Moves bytes between the two buffers, both ways. A failure here is not the memory's fault. */
 static bool loop_works(struct loop *l)
 {
-    static const char into[] = "in loopback, between buffers of the daemon: an RDMA write",
-                      from[] = "in loopback, between buffers of the daemon: an RDMA read";
+    static const char into[] = "RDMA write in loopback, between buffers of the daemon",
+                      from[] = "RDMA read in loopback, between buffers of the daemon";
 
     renew(l);
     if (!moved(l, IBV_WR_RDMA_WRITE, l->known, l->mr->lkey, l->back, l->mr->rkey, into) ||
@@ -267,8 +267,8 @@ static bool loop_works(struct loop *l)
 static bool gone(struct loop *l)
 {
     return ends(l, XFER_SELF_TEST_NOT_POSSIBLE,
-                "the memory cannot be reached without the device: its GPU is lost, or the machine "
-                "has lost that memory");
+                "the daemon itself cannot reach the memory: its GPU is lost, or the machine has "
+                "lost that memory");
 }
 
 /* Compares what the device wrote to the place with the known bytes. */
@@ -294,7 +294,7 @@ static bool put(struct loop *l, const struct place *p)
 /* Writes as peers push: through a window, which is closed before the bytes are compared. */
 static bool is_written_in(struct loop *l, const struct place *p)
 {
-    static const char what[] = "an RDMA write into the tested memory by a memory window";
+    static const char what[] = "RDMA write into the tested memory through a memory window";
     struct ibv_send_wr bind = {.opcode = IBV_WR_BIND_MW}, close = {.opcode = IBV_WR_LOCAL_INV};
 
     renew(l);
@@ -308,14 +308,15 @@ static bool is_written_in(struct loop *l, const struct place *p)
                                                        .length = l->bytes,
                                                        .mw_access_flags = IBV_ACCESS_REMOTE_WRITE};
     close.invalidate_rkey = bind.bind_mw.rkey;
-    return posted(l, ANSWERS, &bind, "a memory window over it") &&
+    return posted(l, ANSWERS, &bind, "bind of a memory window over the tested memory") &&
            moved(l, IBV_WR_RDMA_WRITE, l->known, l->mr->lkey, p->at, bind.bind_mw.rkey, what) &&
-           posted(l, ANSWERS, &close, "the end of a memory window over it") && landed(l, p, what);
+           posted(l, ANSWERS, &close, "close of a memory window over the tested memory") &&
+           landed(l, p, what);
 }
 
 static bool is_written_out(struct loop *l, const struct place *p)
 {
-    static const char what[] = "an RDMA write out of the tested memory";
+    static const char what[] = "RDMA write from the tested memory";
 
     return put(l, p) &&
            moved(l, IBV_WR_RDMA_WRITE, p->at, p->mr->mr->lkey, l->back, l->mr->rkey, what) &&
@@ -396,7 +397,7 @@ static void doubt(const struct self_test *t, struct xfer_self_test *test)
         return;
     test->result = XFER_SELF_TEST_FAILED;
     snprintf(test->why, sizeof test->why,
-             "memory of another GPU failed, and of this one nothing is known: %.*s",
+             "memory of another GPU failed, and this GPU's could not be tested: %.*s",
              XFER_SELF_TEST_TEXT - 80, t->none);
 }
 
@@ -471,7 +472,7 @@ static void *run(void *ctx)
     }
     for (uint32_t i = 0; i < t->v->tenants && t->rail->windows_refused; i++)
         if (t->rail->domain[i].ring.mr) /* none without windows */
-            ring_unregister(t->rail, i, "memory of the host took no memory window");
+            ring_unregister(t->rail, i, "the device refused a memory window over host memory");
     return NULL;
 }
 
@@ -486,7 +487,7 @@ static void run_apart(struct self_test *t)
         pthread_join(thread, NULL);
         return;
     }
-    snprintf(t->none, sizeof t->none, "no thread for it: %s", strerror(rc));
+    snprintf(t->none, sizeof t->none, "no thread can be started for it: %s", strerror(rc));
     run(t); /* tests nothing, as t->none is set */
 }
 
@@ -536,7 +537,7 @@ bool self_test(struct verbs *v, struct verbs_rail *rail, char *ret_why, size_t c
 
         if (rail->domain[i].far || test->result != XFER_SELF_TEST_FAILED)
             continue;
-        snprintf(ret_why, cap, "self-test with memory of the host failed: %s", test->why);
+        snprintf(ret_why, cap, "the self-test with host memory failed: %s", test->why);
         return false;
     }
     return true;

@@ -217,7 +217,7 @@ static void arrived(struct verbs *v, struct verbs_path *p, uint32_t seq)
     } else if (piece->state == PIECE_ASKED) {
         piece_state_move(&piece->state, PIECE_ARRIVED); /* its answer is due */
     } else {
-        path_failed(v, p, "the peer says that it wrote what it was not asked for");
+        path_failed(v, p, "the peer reports a write that was not requested");
     }
 }
 
@@ -241,18 +241,18 @@ void push_received(struct verbs *v, struct verbs_path *p, const struct ibv_wc *w
         return;
     if (wc->status != IBV_WC_SUCCESS) {
         push_refused(v, p);
-        path_failed(v, p, "the peer wrote where it may not, or its end broke: %s",
+        path_failed(v, p, "the peer wrote where it may not, or its end failed: %s",
                     ibv_wc_status_str(wc->status));
         return;
     }
     rc = receive_post(v, p);
     p->pushed_ns = io_now_ns();
     if (p->source) {
-        path_failed(v, p, "the peer writes on a path that it does not push over");
+        path_failed(v, p, "the peer wrote over a path that only this daemon pushes over");
     } else if (rc) {
         path_failed(v, p, "a receive could not be posted: %s", strerror(rc));
     } else if (wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM) {
-        path_failed(v, p, "the peer sends what is no page");
+        path_failed(v, p, "the peer sent something that is not a page");
     } else {
         path_carried(v, p);
         arrived(v, p, ntohl(wc->imm_data));
@@ -343,6 +343,6 @@ void pieces_tick(struct verbs *v, uint32_t link, uint64_t now_ns)
         since_ns = granted_ns(v, link, piece);
         if (p->state == PATH_READY && now_ns > since_ns &&
             now_ns - since_ns > v->xfer->config.idle_ns)
-            path_failed(v, p, "pages were neither pushed nor refused in time");
+            path_failed(v, p, "the peer neither pushed nor refused the requested pages in time");
     }
 }

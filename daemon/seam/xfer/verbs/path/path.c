@@ -152,11 +152,11 @@ static void path_accept(struct verbs *v, struct verbs_path *p)
 {
     check(!p->qp && p->source);
     if (rail_of(v, p)->view.lost) {
-        refuse(v, p, p->offer.epoch, false, "its daemon has lost the device");
+        refuse(v, p, p->offer.epoch, false, "the source has lost the device");
         return;
     }
     if (!our_endpoint(v, p)) {
-        refuse(v, p, p->offer.epoch, false, "no random number for it");
+        refuse(v, p, p->offer.epoch, false, "the source has no random number for it");
         return;
     }
     p->their_epoch = p->offer.epoch;
@@ -263,7 +263,7 @@ static bool job_failed(struct verbs *v, struct verbs_path *p)
     if (p->job_errno == 0)
         return false;
     if (p->source)
-        refuse(v, p, p->their_epoch, false, "its daemon could not make or connect a queue pair");
+        refuse(v, p, p->their_epoch, false, "the source could not make or connect a queue pair");
     path_failed(v, p, "%s: %s", p->job_what, strerror(p->job_errno));
     return true;
 }
@@ -292,10 +292,10 @@ static void describe(struct verbs *v, struct verbs_path *p)
     const struct verbs_rail *rail = rail_of(v, p);
 
     snprintf(p->reason, sizeof p->reason,
-             "%s port %u, gid %u, mtu %u, %u memory windows to push into%s", rail->view.device,
+             "%s port %u, gid %u, mtu %u, %u memory windows for pushes%s", rail->view.device,
              rail->view.port, rail->view.gid_index,
              128u << (p->ours.mtu < p->theirs.mtu ? p->ours.mtu : p->theirs.mtu), VERBS_MWS,
-             path_bounces(v, p) ? ", of a ring that is copied to memory of GPUs" : "");
+             path_bounces(v, p) ? ", over a ring whose pages are copied to memory of GPUs" : "");
 }
 
 static void proven(struct verbs *v, struct verbs_path *p)
@@ -333,8 +333,9 @@ static void not_ended(struct verbs *v, struct verbs_path *p)
     if (p->state == PATH_STUCK || p->job_errno == EIO) /* already reported, or a lost device */
         return;
     path_state_move(&p->state, PATH_STUCK);
-    snprintf(p->reason, sizeof p->reason, "%s: %s: tried again, and its pages wait for it",
-             p->job_what, strerror(p->job_errno));
+    snprintf(p->reason, sizeof p->reason,
+             "%s: %s: tried again, and its pages are not freed until it succeeds", p->job_what,
+             strerror(p->job_errno));
     if (xfer->config.rdma.device_alarm)
         xfer->config.rdma.device_alarm(xfer->config.ctx, rail_of(v, p)->view.device, p->reason);
 }
@@ -367,7 +368,7 @@ static bool went_with_device(struct verbs *v, struct verbs_path *p)
 
     if (p->job_errno != EIO)
         return false;
-    rail_lost(rail, "its driver was taken away; start the daemon again");
+    rail_lost(rail, "its driver was unloaded; restart the daemon");
     if (!rail_gone(rail))
         return false;
     memset(p->mw, 0, sizeof p->mw); /* the library's structs cannot be freed */
@@ -428,10 +429,10 @@ static void path_tick(struct verbs *v, struct verbs_path *p, uint64_t now_ns)
     if (p->state == PATH_PAUSED && now_ns >= p->retry_ns)
         path_make(v, p);
     else if (p->state == PATH_OFFERED && now_ns - p->since_ns > VERBS_SETUP_NS)
-        path_failed(v, p, "the peer does not answer the offer of a path");
+        path_failed(v, p, "the peer did not answer the offer of a path in time");
     else if (p->state == PATH_READY && p->posted != p->completed && now_ns > p->progress_ns &&
              now_ns - p->progress_ns > stuck_ns(v, p))
-        path_failed(v, p, "requests were neither completed nor given up in time");
+        path_failed(v, p, "work requests did not complete in time");
     else if ((p->state == PATH_ENDING || p->state == PATH_STUCK) &&
              (p->job_errno == EIO || now_ns - p->since_ns >= VERBS_DRAIN_NS))
         setup_give(v, p, JOB_END);
@@ -467,18 +468,19 @@ void path_offered(struct verbs *v, struct verbs_path *p, const struct xfer_path_
     const struct verbs_domain *d = &rail_of(v, p)->domain[p->tenant];
 
     if (!msg->push) {
-        refuse(v, p, msg->epoch, true, "this daemon lets nobody read by RDMA, and pushes");
+        refuse(v, p, msg->epoch, true,
+               "the source pushes pages by RDMA, and lets no peer read them");
         return;
     }
     if (!rdma(v)->serves || v->xfer->link[p->link].up || msg->mtu < IBV_MTU_256 ||
         msg->mtu > IBV_MTU_4096 || !mrs_sound(msg) || msg->nmws == 0 || msg->nmws > XFER_MWS_MAX) {
         refuse(v, p, msg->epoch, false,
-               "this daemon gives nothing by RDMA, or not with that offer");
+               "the source serves nothing by RDMA, or not with that offer");
         return;
     }
     if (d->n == 0) {
         refuse(v, p, msg->epoch, false,
-               "the tenant's memory there is not registered: `ternctl doctor`");
+               "the source has not registered the tenant's memory: see `ternctl doctor` there");
         return;
     }
     p->source = true;
@@ -508,16 +510,16 @@ void path_answered(struct verbs *v, struct verbs_path *p, const struct xfer_path
     if (with_thread(p))
         return;
     if (refused && (p->state == PATH_OFFERED || p->state == PATH_READY))
-        path_failed(v, p, "the peer: %s", msg->text);
+        path_failed(v, p, "the peer refused: %s", msg->text);
     if (refused || p->state != PATH_OFFERED)
         return;
     if (!msg->push) {
-        path_failed(v, p, "the peer knows no pushes: it can only be read");
+        path_failed(v, p, "the peer cannot push pages, and this daemon does not read them by RDMA");
         p->retry_ns = UINT64_MAX; /* once for each time that the link comes up */
         return;
     }
     if (msg->mtu < IBV_MTU_256 || msg->mtu > IBV_MTU_4096) {
-        path_failed(v, p, "the peer's answer makes no sense");
+        path_failed(v, p, "the peer's answer has an MTU that does not exist");
         return;
     }
     p->theirs = peer_endpoint(msg);

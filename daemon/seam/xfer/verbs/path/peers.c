@@ -129,7 +129,7 @@ const char *verbs_unwanted(const struct verbs *v, uint32_t link)
         return unwanted;
     if (v->nrails == 0)
         return v->view.why;
-    return v->link[link].peer_rdma ? "" : "the peer knows no RDMA, or has no device";
+    return v->link[link].peer_rdma ? "" : "the peer does not support RDMA, or has no RDMA device";
 }
 
 const char *rail_pathless(const struct verbs_rail *rail, uint32_t tenant)
@@ -137,9 +137,9 @@ const char *rail_pathless(const struct verbs_rail *rail, uint32_t tenant)
     const struct verbs_domain *d = &rail->domain[tenant];
 
     if (rail->windows_refused)
-        return "a device here took no memory window in its self-test";
+        return "a device of this host refused a memory window in its self-test";
     if (!rail->view.memory_windows)
-        return "a device here has no memory windows of type 2B";
+        return "a device of this host has no memory windows of type 2B";
     return d->far && !d->ring.mr ? d->no_ring : NULL;
 }
 

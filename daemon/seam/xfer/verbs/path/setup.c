@@ -62,7 +62,7 @@ static int stop(struct verbs_path *p)
 {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
 
-    p->job_what = "a queue pair to ERR";
+    p->job_what = "moving a queue pair to ERR";
     return p->qp ? ibv_modify_qp(p->qp, &attr, IBV_QP_STATE) : 0;
 }
 
