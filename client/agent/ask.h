@@ -16,13 +16,14 @@
 
 /* X(name, word): the reasons for a missing answer. */
 #define ASK_REASONS(X)                                                                             \
-    X(NO_SOCKET, "no_socket")           /* there is nothing at that path */                        \
-    X(DENIED, "denied")                 /* the socket's mode forbids it, or it is a tenant's */    \
-    X(NOBODY_LISTENS, "nobody_listens") /* the daemon that made it has ended */                    \
+    X(NO_SOCKET, "no_socket") /* nothing is at that path */                                        \
+    X(DENIED,                                                                                      \
+      "denied") /* the socket's mode forbids the connection, or the socket is a tenant's */        \
+    X(NOBODY_LISTENS, "nobody_listens") /* the daemon that made the socket has ended */            \
     X(TIMED_OUT, "timed_out")           /* no answer within the deadline */                        \
     X(LOST, "lost")                     /* the daemon closed the connection */                     \
     X(VERSION, "version")               /* daemon and agent have no version in common */           \
-    X(REFUSED, "refused")               /* it answered with an error, or with what is no JSON */
+    X(REFUSED, "refused")               /* the daemon answered with an error, or not with JSON */
 
 enum ask_reason {
 #define X(name, word) ASK_##name,

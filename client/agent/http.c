@@ -212,7 +212,7 @@ static enum MHD_Result on_request(void *ctx, struct MHD_Connection *c, const cha
         write_word(&a, "only GET and HEAD are allowed: tern-agent changes nothing");
     } else if (has_body(c)) {
         a.status = MHD_HTTP_CONTENT_TOO_LARGE;
-        write_word(&a, "requests to tern-agent have no body");
+        write_word(&a, "requests to tern-agent must have no body");
     } else if (!*state_of) {
         *state_of = &seen;
         return MHD_YES;

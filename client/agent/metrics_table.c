@@ -18,10 +18,14 @@
 #define SPACE                              "namespaces.namespaces[namespace,tenant]."
 
 #define MATCHED                                                                                    \
-    "Tokens of prompts that Match found on the device, or that fetches loaded from that tier"
-#define FETCHED "Tokens of prompts that fetches added, from peers or by tickets of this daemon"
-#define PAGES   "Pages of a group of a pool, by state; the states sum to tern_pool_pages_limit"
-#define STAGES  "Time of fetches by stage: nothing under way, pages under way, or no credit"
+    "Prompt tokens found on a tier: by Match on the device, or loaded by fetches from the host "   \
+    "tier or the disk"
+#define FETCHED                                                                                    \
+    "Prompt tokens that fetches added to sessions, from peers or by tickets of this daemon"
+#define PAGES "Pages of a group of a pool, by state; the states sum to tern_pool_pages_limit"
+#define STAGES                                                                                     \
+    "Time that fetches spent in a stage: with nothing in flight (queued), with pages in flight "   \
+    "(wire), or waiting for credit (credit)"
 
 const struct metric metrics_table[] = {
     /* ---- the daemon ---- */
@@ -76,13 +80,13 @@ const struct metric metrics_table[] = {
     TIMES_OF("tern_fetch_stage_seconds", "stats.latencies.fetch_wire", "stage=wire", STAGES),
     TIMES_OF("tern_fetch_stage_seconds", "stats.latencies.fetch_credit", "stage=credit", STAGES),
     TIMES("tern_serve_seconds", "stats.latencies.serve",
-          "From a peer's request to its end, for requests that read pages"),
+          "From a peer's request to the end of its transfer, for transfers that were offered"),
     TIMES("tern_serve_sealing_seconds", "stats.latencies.serve_sealing",
           "Part of tern_serve_seconds in which checksums were missing"),
     TIMES("tern_evicted_age_seconds", "stats.latencies.evicted_age",
           "From the last use of a node to its eviction"),
     TIMES("tern_request_seconds", "stats.requests{request}",
-          "From the last byte of a request until the core begins the request"),
+          "From the last byte of a request until the core has processed the request"),
 
     /* ---- refusals ---- */
     COUNTS("tern_errors", "status.errors{reason}", "Answers with an error"),
@@ -201,7 +205,8 @@ const struct metric metrics_table[] = {
     IS("tern_record_used_pages", "status.tenants[tenant].records.used",
        "Pages of a tenant's record memory that are in use"),
     IS("tern_record_held_pages", "status.tenants[tenant].records.held",
-       "Pages of a tenant's record memory that turns in flight use"),
+       "Pages of a tenant's record memory that nobody needs, but that a turn without a reported "
+       "end may still touch"),
 
     /* ---- the host tier and the disk ---- */
     COUNTS("tern_host_copied_nodes", "status.host_tier.host_copies",
@@ -231,7 +236,7 @@ const struct metric metrics_table[] = {
            "Bytes written to the disk tier"),
     COUNTS("tern_spill_read_bytes", "status.spill.bytes_read", "Bytes read from the disk tier"),
     COUNTS("tern_spill_corrupt_extents", "status.spill.corrupt",
-           "Extents whose bytes differ from the written bytes"),
+           "Extents that were read with other bytes than were written"),
     COUNTS("tern_spill_failed_stores", "status.tenants[tenant].spill.failed",
            "Prefixes whose store to the disk failed"),
     COUNTS("tern_spill_evicted_entries", "status.tenants[tenant].spill.evicted",

@@ -103,7 +103,7 @@ static const char *why_not(const char *path, enum tern_err err, int number)
     if (err == TERN_TIMED_OUT)
         return "the daemon does not answer: it is busy or stopped";
     if (err == TERN_UNSUPPORTED)
-        return "the daemon is of another version: use the ternctl that came with it";
+        return "the daemon is of another version: use the ternctl of that version";
     if (err == TERN_INVALID)
         return "the path is too long for a socket: name another by --socket";
     if (err != TERN_DAEMON_LOST)
@@ -281,10 +281,11 @@ const char *ctl_id_of(struct ctl *ctl, const struct ctl_named *what, const char 
     }
     json_decref(answer);
     if (found == 0)
-        ctl_fail(CTL_FAILED, "there is no '%.40s': `ternctl %s` shows what there is", name,
+        ctl_fail(CTL_FAILED, "there is no '%.40s': `ternctl %s` lists what exists", name,
                  what->list);
     if (found > 1)
-        ctl_fail(CTL_USAGE, "%zu of `ternctl %s` are called '%.40s': name one by its handle", found,
+        ctl_fail(CTL_USAGE,
+                 "%zu rows of `ternctl %s` have the name '%.40s': name one by its handle", found,
                  what->list, name);
     return id;
 }

@@ -126,8 +126,8 @@ static void show_memory(const json_t *memory)
     if (j_u64(memory, "with_holes") == 0)
         printf("refused by the kernel\n");
     else
-        printf("possible in %s memories; %s waits, %s ms in total\n", num(memory, "with_holes"),
-               num(memory, "waits"), num(memory, "waited_ms"));
+        printf("possible in %s pieces of memory; %s waits, %s ms in total\n",
+               num(memory, "with_holes"), num(memory, "waits"), num(memory, "waited_ms"));
     if (j_u64(memory, "devices") > 0)
         printf("  copied between GPUs: %s by peer access, %s through memory of the host; within a "
                "GPU: %s\n",

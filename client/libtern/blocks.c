@@ -152,8 +152,7 @@ static enum tern_err begin(struct tern_block_set *set, const struct tern_block_c
         TRY(tern_batch_create(set->t, &set->commit[i]));
     if (copier_create(c->threads ? c->threads : 1, c->value_bytes,
                       set->far.driver ? &set->far : NULL, &set->copier) != TERN_OK)
-        return set_error(set->t, TERN_INTERNAL,
-                         "this process has no memory or no threads for copies");
+        return set_error(set->t, TERN_INTERNAL, "this process lacks memory or threads for copies");
     copies = copier_most(set->copier);
     set->copies = calloc(copies > BLOCKS_SESSIONS ? copies : BLOCKS_SESSIONS, sizeof *set->copies);
     return set->copies ? TERN_OK : set_error(set->t, TERN_INTERNAL, NULL);
@@ -301,9 +300,8 @@ static enum tern_err remove_all(struct tern_block_set *set, uint64_t deadline_ns
         held |= err == TERN_OK;
     } while ((err == TERN_OK || err == TERN_BUSY) && blocks_nap(set, deadline_ns));
     return err == TERN_OK || (err == TERN_TIMED_OUT && held)
-               ? set_error(
-                     set->t, TERN_BUSY,
-                     "until the deadline, blocks were pinned or in use by another tier: retry")
+               ? set_error(set->t, TERN_BUSY,
+                           "blocks were pinned or in use by another tier until the deadline: retry")
                : err;
 }
 

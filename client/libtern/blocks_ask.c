@@ -41,7 +41,7 @@ enum tern_err blocks_begin(struct tern_block_set *set, const struct block_list *
             return set_error(t, TERN_INVALID, "a key has 1 to TERN_BLOCK_KEY_MAX (32) bytes");
         if (list->values && check_value(set, &list->values[i]) != TERN_OK)
             return set_error(t, TERN_INVALID,
-                             "the pieces of a value must be value_bytes of the set long in total");
+                             "the pieces of a value must have value_bytes of the set in total");
         memset(set->words[i], 0, sizeof set->words[i]);
         memcpy(set->words[i], k->bytes, k->n);
         set->words[i][BLOCK_KEY_WORDS] = k->n;

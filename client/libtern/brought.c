@@ -124,10 +124,10 @@ static enum tern_err failed(struct tern_pool *p, enum tern_err err, const char *
 {
     char text[QUICK_TEXT_MAX];
 
-    snprintf(
-        text, sizeof text,
-        "this process cannot compute checksums: %s: %s; commit without: the daemon computes them",
-        call, driver_error_name(device_map_driver(p->device), result));
+    snprintf(text, sizeof text,
+             "this process cannot compute checksums: %s: %s; commit without them, and the daemon "
+             "computes them",
+             call, driver_error_name(device_map_driver(p->device), result));
     return set_error(p->owner, err, text);
 }
 
@@ -142,9 +142,9 @@ static enum tern_err device_can(struct tern_pool *p)
     if (result != CUDA_SUCCESS)
         return failed(p, TERN_INTERNAL, "cuDeviceGetAttribute", result);
     if (!value)
-        return set_error(
-            p->owner, TERN_UNSUPPORTED,
-            "the GPU cannot write host memory: commit without checksums, the daemon computes them");
+        return set_error(p->owner, TERN_UNSUPPORTED,
+                         "the GPU cannot write host memory: commit without checksums, and the "
+                         "daemon computes them");
     return TERN_OK;
 }
 
@@ -161,7 +161,7 @@ static enum tern_err module_begin(struct tern_pool *p)
     if (!module)
         return set_error(p->owner, TERN_UNSUPPORTED,
                          "this libtern has no kernels: build it with nvcc of CUDA 12.8 or newer, "
-                         "or commit without checksums: the daemon computes them");
+                         "or commit without checksums, and the daemon computes them");
     result = d->module_load(&b->module, module);
     if (result != CUDA_SUCCESS)
         return failed(p, driver_is_lost(result) ? TERN_INTERNAL : TERN_UNSUPPORTED,
@@ -267,11 +267,11 @@ static enum tern_err pages_suit(struct tern_pool *p, const struct tern_checksums
         if (of->pages[i].index >= p->info.bytes / of->page_bytes)
             return set_error(
                 p->owner, TERN_INVALID,
-                "a page lies outside of the pool: pass pages of one group, and its page_bytes");
+                "a page lies outside the pool: pass pages of one group, and its page_bytes");
     if (brought_entry_bytes(of->units) > b->entry_bytes)
         return set_error(p->owner, TERN_UNSUPPORTED,
                          "the daemon has no room for that many units: raise limits.sums_per_page, "
-                         "or commit without checksums: the daemon computes them");
+                         "or commit without checksums, and the daemon computes them");
     return TERN_OK;
 }
 
@@ -285,7 +285,7 @@ static enum tern_err pages_at_once(struct tern_pool *p, const struct tern_checks
     if (bytes == 0 || bytes > SCRATCH_BLOCKS)
         return set_error(p->owner, TERN_UNSUPPORTED,
                          "a page is too large, or has more units than bytes: commit without "
-                         "checksums, the daemon computes them");
+                         "checksums, and the daemon computes them");
     *ret =
         SCRATCH_BLOCKS / bytes < PAGES_AT_ONCE ? (uint32_t)(SCRATCH_BLOCKS / bytes) : PAGES_AT_ONCE;
     return TERN_OK;
@@ -306,8 +306,8 @@ static enum tern_err stream_suits(struct tern_pool *p, CUstream stream)
             "the stream is being captured: request checksums after the graph's launch");
     if (p->brought->unmarked)
         return set_error(p->owner, TERN_INTERNAL,
-                         "the driver failed, and checksums are still in a stream: commit without, "
-                         "the daemon computes them");
+                         "the driver failed, and checksums are still in a stream: commit without "
+                         "them, and the daemon computes them");
     if (!p->brought->queued)
         return TERN_OK;
     result = d->stream_wait_event(stream, p->brought->behind, 0);
@@ -377,7 +377,7 @@ enum tern_err brought_put(struct tern_pool *p, const struct tern_checksums *of, 
     if (!p->brought || !p->device)
         return set_error(p->owner, TERN_UNSUPPORTED,
                          "the pool is in host memory, or the daemon is too old to accept "
-                         "checksums: commit without, the daemon computes them");
+                         "checksums: commit without them, and the daemon computes them");
     all.units = all.units ? all.units : 1;
     TRY(pages_suit(p, &all));
     TRY(pages_at_once(p, &all, &at_once));

@@ -265,7 +265,7 @@ static enum tern_err call_answer_fds(struct tern *t, struct call *call, struct c
     t->socket.fds_expected--;
     if (err == TERN_OK &&
         client_socket_take_fds(&t->socket, ret_fds->v, CLIENT_FDS_MAX, &ret_fds->n) != TERN_OK)
-        err = set_error(t, TERN_MALFORMED, "the answer came without its descriptors");
+        err = set_error(t, TERN_MALFORMED, "the daemon's answer arrived without its descriptors");
     client_socket_drop_fds(&t->socket);
     return err;
 }
@@ -297,7 +297,7 @@ enum tern_err call_fds_are(struct tern *t, const struct call_fds *fds, uint32_t 
         return TERN_OK;
     for (uint32_t i = 0; i < fds->n; i++)
         close(fds->v[i]);
-    return set_error(t, TERN_MALFORMED, "the answer came without its descriptors");
+    return set_error(t, TERN_MALFORMED, "the daemon's answer arrived without its descriptors");
 }
 
 enum tern_err call_whole(struct tern *t, uint16_t type, uint64_t session,

@@ -44,7 +44,7 @@ enum tern_err check_wait(struct tern *t, uint64_t step)
 {
     TRY(check_step(t, step));
     if (step == TERN_STEP_NONE)
-        return set_error(t, TERN_INVALID, "TERN_STEP_NONE is no step to wait for");
+        return set_error(t, TERN_INVALID, "TERN_STEP_NONE is not a step to wait for");
     return TERN_OK;
 }
 
@@ -72,8 +72,9 @@ static enum tern_err check_peer(struct tern *t, const char *peer)
 enum tern_err check_ticket(struct tern *t, const char *ticket)
 {
     if (!ticket || !ticket[0] || strnlen(ticket, TERN_TICKET_BYTES) == TERN_TICKET_BYTES)
-        return set_error(t, TERN_INVALID,
-                         "that is no ticket: pass the unchanged text that tern_handoff returned");
+        return set_error(
+            t, TERN_INVALID,
+            "that is not a ticket: pass the unchanged text that tern_handoff returned");
     return TERN_OK;
 }
 
@@ -81,7 +82,7 @@ enum tern_err check_ticket(struct tern *t, const char *ticket)
 static const char *broken_by_fetch(const struct tern_fetch *f)
 {
     if (!f->ticket)
-        return f->follow ? "follow needs a ticket" : NULL;
+        return f->follow ? "follow needs a ticket: pass one, or use at_least" : NULL;
     if (f->peer)
         return "ticket and peer exclude each other: a ticket names the daemon that issued it";
     if (f->at_least)
@@ -152,11 +153,11 @@ static const char *broken_by_group(const struct tern_group *g)
     if (!name_fits(g->name))
         return "a name has at most 255 bytes";
     if (g->page_tokens == 0 || g->page_tokens > PAGE_TOKENS_MOST)
-        return "page_tokens is 1 to 4096";
+        return "page_tokens must be 1 to 4096";
     if (g->page_bytes == 0 || g->page_bytes % 8 != 0)
-        return "page_bytes is a multiple of 8, and not 0";
+        return "page_bytes must be a multiple of 8, and not 0";
     if (g->units && g->page_bytes % g->units != 0)
-        return "units divide page_bytes";
+        return "page_bytes must be a multiple of units";
     if (g->family <= TERN_RECURRENT && (window != (g->window > 0) || window != (g->reserve > 0)))
         return "a WINDOW group needs a window and a reserve of at least one token; other groups "
                "have neither";

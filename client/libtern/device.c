@@ -50,7 +50,7 @@ static enum tern_err device_agrees(struct tern *t, const struct device_map *m, C
         return set_error(t, TERN_INVALID, text);
     }
     if (result != CUDA_SUCCESS)
-        return call_failed(t, m, "finding the device", result);
+        return call_failed(t, m, "search for the device", result);
     if (m->driver.context_device(&current) != CUDA_SUCCESS || current == *ret)
         return TERN_OK;
     result = m->driver.device_uuid(&uuid, current);

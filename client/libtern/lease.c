@@ -136,9 +136,10 @@ enum tern_err tern_lease_add(struct tern_lease *l, tern_session s, const struct 
             *ret = i;
             return TERN_OK;
         }
-    return set_error(l->t, TERN_BUSY,
-                     "the lease has all sessions that it was begun for: remove some, then wait for "
-                     "their operations with tern_lease_wait and tern_lease_told");
+    return set_error(
+        l->t, TERN_BUSY,
+        "the lease has as many sessions as it was begun for: remove some, then wait for "
+        "their operations with tern_lease_wait and tern_lease_told");
 }
 
 enum tern_err tern_lease_remove(struct tern_lease *l, uint32_t at, uint64_t step)

@@ -233,7 +233,7 @@ static enum tern_err map_device(struct tern *t, int fd, const Tern__Wire__PoolMa
 
     if (reply->bytes == 0 || reply->offset > reply->region_bytes ||
         reply->bytes > reply->region_bytes - reply->offset)
-        return set_error(t, TERN_MALFORMED, "the pool lies outside of its region");
+        return set_error(t, TERN_MALFORMED, "the pool lies outside its region");
     TRY(device_map_create(t, fd, &range, &pool->device));
     pool->info.base = device_map_base(pool->device) + reply->offset;
     pool->info.device = device_map_uuid(pool->device);
@@ -252,8 +252,8 @@ static enum tern_err map_region(struct tern *t, int fd, const Tern__Wire__PoolMa
     err = map_shared(fd, reply->offset, reply->bytes, &pool->info.base);
     if (err != TERN_OK)
         set_error(t, err,
-                  "the pool's region could not be mapped (address space, or a wrong answer of the "
-                  "daemon)");
+                  "the pool's region could not be mapped (no address space, or a wrong answer of "
+                  "the daemon)");
     return err;
 }
 

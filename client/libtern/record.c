@@ -39,10 +39,9 @@ static enum tern_err map_memory(struct tern *t, uint64_t deadline_ns)
     err = map_shared(fds.v[0], 0, m.bytes, &m.base);
     close(fds.v[0]);
     if (err != TERN_OK)
-        return set_error(
-            t, err,
-            "the record memory could not be mapped (address space, or a wrong answer of the "
-            "daemon)");
+        return set_error(t, err,
+                         "the record memory could not be mapped (no address space, or a wrong "
+                         "answer of the daemon)");
     t->records = m;
     return TERN_OK;
 }
@@ -183,12 +182,11 @@ static enum tern_err check_plan(struct tern *t, const struct tern_new_record *pl
     if (!plan)
         return set_error(t, TERN_INVALID, "a prepare needs a struct tern_new_record");
     if (plan->rollback && plan->nlogprobs)
-        return set_error(
-            t, TERN_INVALID,
-            "rollback and nlogprobs exclude each other: a rollback has its list alone");
+        return set_error(t, TERN_INVALID,
+                         "rollback and nlogprobs exclude each other: a rollback has only a list");
     if (plan->rollback && plan->nblobs)
         return set_error(t, TERN_INVALID,
-                         "rollback and nblobs exclude each other: a rollback has its list alone");
+                         "rollback and nblobs exclude each other: a rollback has only a list");
     if (plan->ntokens > WIRE_SESSION_TOKENS_MAX)
         return set_error(t, TERN_INVALID, "the list of a record has at most 4,194,304 tokens");
     return check_blobs(t, plan);
@@ -481,7 +479,8 @@ static enum tern_err prepare_list(struct tern *t, tern_session turn, const struc
 
     TRY(check_tokens(t, list));
     if (list->base || list->nkeys)
-        return set_error(t, TERN_INVALID, "a list to roll back to is whole: base and nkeys are 0");
+        return set_error(t, TERN_INVALID,
+                         "a list to roll back to must be whole: set base and nkeys to 0");
     TRY(prepare(t, turn, &plan, deadline_ns, &at));
     fill(&at.before, list->v);
     return TERN_OK;

@@ -138,7 +138,7 @@ static void say_refused(const struct lease_op *op, const struct tern_result *r, 
                  has->committed, has->written, has->allocated);
     snprintf(ret, QUICK_TEXT_MAX, "session %u of the lease: its %s is refused%s: %s. Why: %s",
              op->slot, asked, there,
-             op->kind == CLIENT_COMMIT ? "it goes on"
+             op->kind == CLIENT_COMMIT ? "the session continues"
                                        : "call tern_lease_remove with the last step that touches "
                                          "its pages, and continue from there",
              why[0] ? why : rule);

@@ -193,7 +193,7 @@ fi
 says 404 "not found" "$DECODE_URL/nothing"
 says 405 "only GET" "$DECODE_URL/metrics" -X POST -d x
 says 405 "only GET" "$DECODE_URL/metrics" -X DELETE
-says 413 "requests to tern-agent have no body" "$DECODE_URL/metrics" -X GET -d x
+says 413 "requests to tern-agent must have no body" "$DECODE_URL/metrics" -X GET -d x
 for host in evil.example "evil.example:${DECODE_URL##*:}" 192.0.2.1; do # a page whose name resolves to this host
     for path in / /state.json /metrics /healthz; do
         says 421 "the Host of the request is not tern-agent's" "$DECODE_URL$path" -H "Host: $host"

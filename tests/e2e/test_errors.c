@@ -363,7 +363,7 @@ TEST(a_refused_layout_names_the_group)
     const struct tern_group good = {.name = "kv", .page_tokens = TOKENS, .page_bytes = PAGE};
     struct tern_group wrong[8], groups[2] = {good};
     const struct tern_layout layout = {.groups = groups, .ngroups = 2, .bytes = POOL};
-    static const char *const words[8] = {"multiple of 8", "1 to 4096",      "units divide",
+    static const char *const words[8] = {"multiple of 8", "1 to 4096",      "multiple of units",
                                          "a window and",  "at most 8 axes", "axis has at most 255",
                                          "name has at",   "two groups have"};
     uint64_t other;

@@ -93,24 +93,24 @@ def need(holds: object, what: str) -> None:
 
 
 def parsed(text: bytes) -> Any:
-    return json.loads(text, parse_constant=lambda word: need(False, f"{word} is no JSON"))
+    return json.loads(text, parse_constant=lambda word: need(False, f"{word} is not JSON"))
 
 
 def checked(told: Any) -> tuple[Any, list[int], list[int], list[float], dict[str, bytes]]:
     """Returns the message, the prompt's tokens, the answer's, their log-probabilities and the blobs. Raises one of WRONG."""
-    need(len(told["choices"]) == 1, "there is not one choice")
+    need(len(told["choices"]) == 1, "the answer must have one choice")
     choice = told["choices"][0]
     need(choice["finish_reason"] in ("stop", "length", "tool_calls"), "the choice is not finished")
     message, logprobs, blobs = choice["message"], choice["logprobs"], choice.get("blobs") or {}
-    need(message["role"] == "assistant" and (type(message["content"]) is str or message["tool_calls"]), "no assistant's message")
+    need(message["role"] == "assistant" and (type(message["content"]) is str or message["tool_calls"]), "there is no message of the assistant")
     prompt, tokens = told["prompt_token_ids"], choice["token_ids"]
-    need(prompt and tokens and all(type(i) is int and 0 <= i < 1 << 31 for i in prompt + tokens), "there are no token ids")
+    need(prompt and tokens and all(type(i) is int and 0 <= i < 1 << 31 for i in prompt + tokens), "the answer has no token ids")
     values = [one["logprob"] for one in logprobs["content"]]
-    need(len(values) == len(tokens), f"{len(values)} log-probabilities of {len(tokens)} tokens")
-    need(all(type(v) in (int, float) and math.isfinite(v) and v <= 0 for v in values), "a log-probability is none")
+    need(len(values) == len(tokens), f"{len(values)} log-probabilities for {len(tokens)} tokens")
+    need(all(type(v) in (int, float) and math.isfinite(v) and v <= 0 for v in values), "a log-probability is invalid")
     usage = told.get("usage") or {"prompt_tokens": len(prompt), "completion_tokens": len(tokens)}
-    need((usage["prompt_tokens"], usage["completion_tokens"]) == (len(prompt), len(tokens)), f"other tokens are counted: {usage}")
-    need(isinstance(blobs, dict) and len(blobs) <= BLOBS_MAX, f"blobs are no object of up to {BLOBS_MAX}")
+    need((usage["prompt_tokens"], usage["completion_tokens"]) == (len(prompt), len(tokens)), f"usage has other counts of tokens: {usage}")
+    need(isinstance(blobs, dict) and len(blobs) <= BLOBS_MAX, f"blobs must be an object with at most {BLOBS_MAX}")
     return message, prompt, tokens, values, {k: base64.b64decode(v, validate=True) for k, v in blobs.items()}
 
 
@@ -120,7 +120,7 @@ def joined(pieces: list[Any]) -> dict[str, Any]:
     for piece in pieces:
         told |= {key: piece[key] for key in ("prompt_token_ids", "usage") if piece.get(key) is not None}
         for one in piece["choices"]:
-            need(one.get("index", 0) == 0 and not one["delta"].get("tool_calls"), "a stream has one choice, without calls")
+            need(one.get("index", 0) == 0 and not one["delta"].get("tool_calls"), "a stream must have one choice, without calls")
             content += one["delta"].get("content") or ""
             ids += one.get("token_ids") or []
             logprobs += (one.get("logprobs") or {}).get("content") or []
@@ -144,7 +144,7 @@ class Chat:
             pairs = zip(messages[:have], self.messages)
             if len(messages) > have and all((a.get(k) or None) == (b.get(k) or None) for a, b in pairs for k in COMPARED):
                 return turns
-        raise Refused(400, "the messages go on neither behind the assistant's last one nor behind the one before")
+        raise Refused(400, "the messages continue neither the whole chat nor the chat without its last turn")
 
     def keep(self, store: Any, turn: Any, turns: int, messages: list[dict[str, Any]], answer: Any) -> None:
         (message, prompt, ids, logprobs, blobs), have = answer, self.ends[turns]
@@ -221,7 +221,7 @@ class Handler(BaseHTTPRequestHandler):
         if length.isdecimal() and int(length) <= REQUEST_BYTES_MAX and "Transfer-Encoding" not in self.headers:
             return self.rfile.read(int(length))
         self.close_connection = True
-        raise Refused(400, f"say a Content-Length up to {REQUEST_BYTES_MAX}")
+        raise Refused(400, f"send a Content-Length of at most {REQUEST_BYTES_MAX}")
 
     def routed(self, path: list[str], body: bytes) -> None:
         store, chats = self.server.store, self.server.chats
@@ -252,8 +252,8 @@ class Handler(BaseHTTPRequestHandler):
         try:
             asks = parsed(body)
             messages = asks["messages"]
-            need(isinstance(messages, list) and all(isinstance(m, dict) for m in messages), "the messages are no list of objects")
-            need(asks.get("n", 1) == 1 and all(asks.get(k, v) == v for k, v in NEEDED.items()), f"n is 1, and {NEEDED} is needed")
+            need(isinstance(messages, list) and all(isinstance(m, dict) for m in messages), "messages must be a list of objects")
+            need(asks.get("n", 1) == 1 and all(asks.get(k, v) == v for k, v in NEEDED.items()), f"n must be 1, and {NEEDED} is needed")
         except WRONG as why:
             raise Refused(400, f"{type(why).__name__}: {why}") from None
         turns = chat.goes_on(messages)
@@ -262,12 +262,12 @@ class Handler(BaseHTTPRequestHandler):
             with asked(self, self.server.upstream, "/v1/chat/completions", body, SILENCE_S) as answer:
                 streams = answer.status == 200 and answer.headers.get_content_type() == "text/event-stream"
                 pieces, rest = self.streamed(answer) if streams else ([], answer.read(ANSWER_BYTES_MAX))
-                need(not answer.length, "it broke off, or is too long")
+                need(not answer.length, "the answer broke off, or is too long")
             told = checked(joined(pieces) if streams else parsed(rest)) if answer.status == 200 else None
         except (OSError, HTTPException) as why:
-            raise Refused(502, f"the model server does not answer to the end: {why!r}") from None
+            raise Refused(502, f"the model server did not complete its answer: {why!r}") from None
         except WRONG as why:
-            raise Refused(502, f"what the model server answers is not stored: {type(why).__name__}: {why}") from None
+            raise Refused(502, f"the model server's answer is not stored: {type(why).__name__}: {why}") from None
         if is_gone(self.connection):
             raise Refused(499, "the client has gone: nothing is stored")
         if told:
@@ -291,9 +291,9 @@ class Handler(BaseHTTPRequestHandler):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="chats with a model server, whose turns lie in Tern")
+    parser = argparse.ArgumentParser(description="chats with a model server; Tern stores their turns")
     parser.add_argument("--port", type=int, default=8000)
     parser.add_argument("--upstream", required=True, help="the model server, http://HOST:PORT")
-    parser.add_argument("--socket", required=True, help="the tenant's, which has record_memory")
+    parser.add_argument("--socket", required=True, help="the socket of a tenant with record_memory")
     arguments = parser.parse_args()
     Server(arguments.port, arguments.upstream, Store(arguments.socket)).serve_forever()

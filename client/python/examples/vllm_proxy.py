@@ -92,11 +92,11 @@ class Handler(BaseHTTPRequestHandler):
         if self.path not in PATHS:
             return self.send_error(404, explain=f"the proxy knows {PATHS}")
         if self.request_version != "HTTP/1.1" or not length.isdecimal() or int(length) > BODY_BYTES_MAX:
-            return self.send_error(400, explain=f"ask by HTTP/1.1, with a Content-Length up to {BODY_BYTES_MAX}")
+            return self.send_error(400, explain=f"use HTTP/1.1, with a Content-Length of at most {BODY_BYTES_MAX}")
         try:
             body = json.loads(self.rfile.read(int(length)))
             if not isinstance(body, dict):
-                raise ValueError("the request is no JSON object")
+                raise ValueError("the request is not a JSON object")
         except ValueError as why:
             return self.send_error(400, explain=str(why))
         told = self.ticket(body)
@@ -122,7 +122,7 @@ class Handler(BaseHTTPRequestHandler):
                 self.pass_on(answer)
         except (OSError, HTTPException) as why:
             self.close_connection = True  # ends without the last chunk
-            print(f"proxy: {server} did not answer to the end: {why!r}", file=sys.stderr)
+            print(f"proxy: {server} did not complete its answer: {why!r}", file=sys.stderr)
             if not begun and not is_gone(self.connection):
                 self.send_error(502, explain=f"the decode instance does not answer: {why!r}")
 

@@ -120,7 +120,7 @@ class TernConnector:
                 missing = told.count(False) if number < 0 else 0
                 done: Completion = (abs(number), not missing, f"{missing} of {len(told)} blocks" if missing else "", told)
             except Exception as error:  # LMCache waits for each id, so each gets a completion
-                log.exception("Tern's connector failed by a bug of its own")
+                log.exception("Tern's connector failed because of a bug in it")
                 done = (abs(number), False, str(error), None)
             with self._lock:
                 self._done.append(done)

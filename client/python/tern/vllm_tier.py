@@ -216,7 +216,7 @@ class TernTier(SecondaryTierManager):
 
     @classmethod
     def build_metric_definitions(cls, extra_config: dict[str, Any]) -> dict[str, Any]:
-        text = "Calls of Tern that failed, by call and error; their chunks were not there."
+        text = "Calls of Tern that failed, by call and error; their chunks counted as missing."
         return {FAILURES: OffloadingCounterMetadata(documentation=text, labelnames=("what",))}
 
     def get_stats(self) -> Any:
@@ -253,7 +253,7 @@ class TernTier(SecondaryTierManager):
                     self._blocks.touch([block_key(key) for key in touched])
                 there = self._blocks.find([block_key(key) for key in new])
             except Exception:  # without an answer, the look-up would be RETRY in every step
-                log.exception("Tern's tier failed by a bug of its own: a look-up of %d chunks", len(new))
+                log.exception("Tern's tier failed because of a bug in it: a look-up of %d chunks", len(new))
                 there = [False] * len(new)
             with self._lock:
                 for key, one in zip(new, there):
@@ -271,7 +271,7 @@ class TernTier(SecondaryTierManager):
                 try:
                     result = self._move(job)
                 except Exception:  # vLLM waits for each job, and its chunks are pinned until then
-                    log.exception("Tern's tier failed by a bug of its own: job %d", job.job_id)
+                    log.exception("Tern's tier failed because of a bug in it: job %d", job.job_id)
                     result = JobResult(job_id=job.job_id, success=False)
                 with self._lock:
                     self._finished.append(result)

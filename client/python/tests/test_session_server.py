@@ -430,7 +430,7 @@ def test_rollback_by_one_answer(rig: Rig) -> None:
     assert [m["content"] for m in shown["messages"]] == [m["content"] for m in [*edited, answered(edited)]]
     assert rig.client.chat(session, edited)[0] == 200  # the same request again rolls back one turn too
     status, why = rig.client.chat(session, [user("y")])
-    assert status == 400 and b"go on" in why
+    assert status == 400 and b"messages continue" in why
     assert rig.client.shown(session) == shown
     first = rig.client.open()
     for _ in range(2):  # each replaces the only turn

@@ -84,7 +84,7 @@ def test_a_ticket_is_renewed_and_dropped_where_it_was_given(daemons: tuple[Daemo
         c.ticket_drop(ticket.text)
         with pytest.raises(tern.Gone):
             c.ticket_renew(ticket.text)
-        with pytest.raises(tern.Invalid, match="no ticket"):
+        with pytest.raises(tern.Invalid, match="not a ticket"):
             c.ticket_drop("prefill-0")
 
 

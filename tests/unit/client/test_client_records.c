@@ -796,7 +796,7 @@ TEST(append_what_points_nowhere_is_not_asked)
     assert_err(TERN_INVALID,
                tern_record_rollback(t, TURN, &(struct tern_tokens){.v = tokens, .n = 1, .base = 1},
                                     9, 2000, &r));
-    assert_non_null(strstr(tern_error_text(t, NULL), "base and nkeys are 0"));
+    assert_non_null(strstr(tern_error_text(t, NULL), "set base and nkeys to 0"));
     record = make_record(own);
     record.rollback = true;
     assert_err(TERN_INVALID, tern_record_put(t, TURN, &record, 2000, &r));

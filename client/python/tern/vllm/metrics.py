@@ -8,20 +8,20 @@ from typing import Any
 from vllm.distributed.kv_transfer.kv_connector.v1.metrics import KVConnectorPromMetrics, KVConnectorStats
 
 COUNTERS = {
-    "queried": "Tokens of prompts that Tern was asked for",
-    "matched": "Tokens of them that Tern brings",
+    "queried": "Prompt tokens that Tern was asked for",
+    "matched": "Prompt tokens that Tern has",
     "loaded": "Tokens whose blocks were copied from Tern",
     "saved": "Tokens whose blocks were copied to Tern",
     "copies": "Blocks that were copied, from Tern and to it",
     "bytes": "Bytes of these copies",
-    "recomputed": "Tokens that Tern was to bring and did not, so that vLLM computed them",
-    "full": "Saves that found no room in the pool, and were tried again",
-    "failed": "Loads that failed, and were computed",
+    "recomputed": "Tokens that a load or a ticket should have delivered and did not, so vLLM computed them",
+    "full": "Saves that found no room in the pool, and were retried",
+    "failed": "Loads that failed, so vLLM computed their tokens",
     "fetched": "Tickets that were used up",
-    "unfetched": "Tickets that came to nothing, so that what was missing was computed",
+    "unfetched": "Tickets that failed, so vLLM computed the missing tokens",
     "lost": "Times that the daemon was lost, and requests ran without Tern",
-    "rejoined": "Times that it was back, and requests ran with Tern again",
-    "refused": "Other things that the daemon refused",
+    "rejoined": "Times that the daemon was back, and requests ran with Tern again",
+    "refused": "Other requests that the daemon refused",
 }
 
 
