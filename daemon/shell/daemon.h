@@ -24,7 +24,8 @@
 /* The states of an engine's watch. */
 #define ENGINE_WATCH_STATE_TABLE(X)                                                                \
     X(ENGINE_WATCH, NONE, TO(ENGINE_WATCH, ACTIVE), "no engine has the slot")                      \
-    X(ENGINE_WATCH, ACTIVE, TO(ENGINE_WATCH, NONE), "an engine has joined: its done steps are read")
+    X(ENGINE_WATCH, ACTIVE, TO(ENGINE_WATCH, NONE),                                                \
+      "an engine has joined, and the daemon reads its done steps")
 
 STATE_MACHINE(engine_watch, ENGINE_WATCH, ENGINE_WATCH_STATE_TABLE)
 
@@ -35,11 +36,12 @@ STATE_MACHINE(engine_watch, ENGINE_WATCH, ENGINE_WATCH_STATE_TABLE)
     X(DAEMON, SERVING, TO(DAEMON, DRAINING) | TO(DAEMON, LEAVING) | TO(DAEMON, STOPPED),           \
       "the daemon is ready")                                                                       \
     X(DAEMON, DRAINING, TO(DAEMON, SERVING) | TO(DAEMON, STORING) | TO(DAEMON, STOPPED),           \
-      "by an operator: new sessions are refused, and the daemon waits for the open ones to end")   \
+      "an operator began a drain: new sessions are refused, and the daemon waits until the open "  \
+      "ones have ended")                                                                           \
     X(DAEMON, LEAVING, TO(DAEMON, STORING) | TO(DAEMON, STOPPED),                                  \
-      "likewise by a signal, which cannot be undone")                                              \
+      "a signal began a drain, which cannot be cancelled")                                         \
     X(DAEMON, STORING, TO(DAEMON, STOPPED), "the cache is being stored on the disk")               \
-    X(DAEMON, STOPPED, 0, "the loop ends, and the core is stepped no more")
+    X(DAEMON, STOPPED, 0, "the loop ends, and no step of the core follows")
 
 STATE_MACHINE(daemon, DAEMON, DAEMON_STATE_TABLE)
 

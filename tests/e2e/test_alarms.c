@@ -185,7 +185,7 @@ TEST_WITH(alarm_of_a_share_that_is_used_up, NULL, stop)
     assert_int_equal(engine_begin(&s[2], &e, tokens, L), TERN_BUSY);
     assert_true(rig_log_has(&rig, "level=warn event=share_exhausted subject=t0/limits.sessions ",
                             RIG_WAIT_MS));
-    assert_shown("share_exhausted", "t0/limits.sessions", "2 sessions in use, ");
+    assert_shown("share_exhausted", "t0/limits.sessions", "2 sessions; ");
     assert_true(rig_ctl_says(&rig, "status", "alarm: share_exhausted of t0/limits.sessions, for "));
     for (uint32_t i = 0; i < 2; i++)
         assert_ok(e.tern, engine_end(&s[i]));
@@ -309,11 +309,11 @@ TEST_WITH(log_tells_on_both_sides_which_tenant_a_peer_is_refused, NULL, stop)
     assert_true(
         rig_log_has(&source,
                     "level=warn event=tenant_refused peer=asks tenant=t0 dir=in "
-                    "reason=\"the peer may not ask for this tenant: add the tenant to `tenants`",
+                    "reason=\"the peer may not ask for this tenant: on this host, add the tenant",
                     RIG_WAIT_MS));
     assert_true(rig_log_has(&rig,
                             "level=warn event=tenant_refused peer=e2e tenant=t0 dir=out "
-                            "reason=\"the peer denies this node the tenant: add the tenant, there",
+                            "reason=\"the peer denies this node the tenant: on the peer's host",
                             RIG_WAIT_MS));
     engine_free(&s);
     engine_close(&e);

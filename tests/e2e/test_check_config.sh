@@ -71,7 +71,7 @@ check 2 "$DIR/none" 127.0.0.1:0 127.0.0.1:1 "$CLEAR" \
     "none/admin.sock: its folder $DIR/none: No such file" "none/t0.sock: its folder"
 touch "$DIR/file"
 check 2 "$DIR/file" 127.0.0.1:0 127.0.0.1:1 "$CLEAR" \
-    "admin.sock: $DIR/file is no folder" "t0.sock: $DIR/file is no folder"
+    "admin.sock: $DIR/file is not a folder" "t0.sock: $DIR/file is not a folder"
 touch "$DIR/run/t0.sock"
 check 2 "$DIR/run" 127.0.0.1:0 127.0.0.1:1 "$CLEAR" "t0.sock: the path exists and is not a socket"
 rm "$DIR/run/t0.sock"

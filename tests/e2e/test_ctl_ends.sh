@@ -28,7 +28,7 @@ USED=$("$CTL" sessions --engine holder --json | value "j['sessions'][0]['session
 GONE=$("$CTL" sessions --json | value "[s['session'] for s in j['sessions'] if s['state'] == 'retracted'][0]")
 ends 1 "the session's engine still uses it" "$CTL" session close "$USED"
 ends 0 "$GONE is closed; its pages are free" "$CTL" session close "$GONE"
-logged session-close "free behind step"
+logged session-close "pages are free after step"
 ends 1 "no such session" "$CTL" session close "$GONE"
 ends 2 "is not a session" "$CTL" session close zork
 ends 2 "is not an action" "$CTL" session open "$GONE"
@@ -60,7 +60,7 @@ wait_for "the end of its process" ended
 
 # ---- then its pool has no owner
 ends 0 "$POOL is being closed: .* prefix nodes are evicted" "$CTL" pool close "$POOL"
-logged pool-close "[0-9]* nodes go"
+logged pool-close "[0-9]* nodes will be evicted"
 closed() { "$CTL" pools --json | value "[p['pool'] for p in j['pools']]" | grep -qv "$POOL"; }
 wait_for "the pool's end" closed
 

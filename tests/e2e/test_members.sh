@@ -35,7 +35,7 @@ replays() { # until the file `stop` exists
     done
 }
 others_stay() { # NODE: no link has gone down, except that to the leaving peer
-    ! grep "event=link_down .*peer=\(prefill\|decode\|late\) " "$DIR/$1/log" | grep -v "the peer refused us" ||
+    ! grep "event=link_down .*peer=\(prefill\|decode\|late\) " "$DIR/$1/log" | grep -v "the peer refused this daemon" ||
         fail "another link of $1 went down"
 }
 runs() { [[ $(cat "$DIR/runs" 2>/dev/null || echo 0) -ge $1 ]] || ! kill -0 "$REPLAYS" 2>/dev/null; }
@@ -69,11 +69,11 @@ for node in "${NODES[@]}"; do kill -0 "${PIDS[$node]}" || fail "$node has ended"
 
 # ---- slots: limits.peers is 3
 add prefill third
-ends 1 "late is already a peer, from an operator" ctl prefill peer add late localhost:1 --tenants t
+ends 1 "late is already a peer, added by an operator" ctl prefill peer add late localhost:1 --tenants t
 ends 1 "all 3 slots of limits.peers are in use" ctl prefill peer add fifth localhost:1 --tenants t
 ends 1 "no peer is called 'nobody'" ctl prefill peer remove nobody
 ends 1 "there is no tenant zork" ctl prefill peer add fifth localhost:1 --tenants zork
-ends 1 "needs a restart: no peer wanted RDMA at start" ctl prefill peer add fifth localhost:1 --tenants t --transport verbs
+ends 1 "needs a restart: no peer had transport auto or verbs at start" ctl prefill peer add fifth localhost:1 --tenants t --transport verbs
 ends 2 "neither add nor remove" ctl prefill peer zork
 
 # ---- the file: peers that an operator added stay; those of the file join and leave

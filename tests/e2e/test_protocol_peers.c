@@ -578,7 +578,7 @@ TEST_WITH(path_message_and_peer_message_of_one_number_end_the_link, start_auto, 
 
 TEST_WITH(path_of_a_tenant_that_is_not_allowed_is_refused, start_auto, stop)
 {
-    static const char *const why = "not a tenant that this peer may ask for";
+    static const char *const why = "the peer may not ask for that tenant";
 
     assert_false(rig_log_has(&rig, "event=path_denied", 0));
     offered("t2", why); /* a tenant that this peer may not ask for */

@@ -126,7 +126,7 @@ m.hears("STATUS=serving 2 tenants, 0 peers; the last reload failed: .*zork.*")
 open(f"{folder}/config.yaml", "w").write(whole)
 os.kill(m.pid, signal.SIGTERM)
 m.hears("STOPPING=1")
-m.hears("STATUS=draining for 1 s at the most")
+m.hears("STATUS=draining for at most 1 s")
 status, log = m.ended()
 assert status == 0, log
 assert len(re.findall("event=socket_taken", log)) == 3, log

@@ -115,7 +115,7 @@ TEST(garbage_in_the_control_page_frees_nothing_and_is_an_alarm_at_once)
     page = control_page();
     gives_back();
     *page = UINT64_MAX - 7;
-    assert_true(rig_log_has(&rig, "which is impossible", RIG_WAIT_MS));
+    assert_true(rig_log_has(&rig, "that is impossible", RIG_WAIT_MS));
     assert_int_equal(overdue(), 1);
     assert_int_equal(retiring(), 4);
     *page = STEP - 1; /* repaired, and the step is not done */

@@ -43,7 +43,7 @@ for node in prefill decode; do
     ends 0 "^1 done; 0 need a restart$" ctl $node reload
 done
 put prefill t0 "$(entry prefill t1 "memory: 32M, regions: 2")"
-ends 0 "^tenants\[t1\]: - -> t1: needs a restart, for memory is 33554432 and the reserve's is 67108864; regions is 2 and the reserve's is 1; sessions_max is 4096 and the reserve's is 512; set the reserve's, or leave out" ctl prefill reload
+ends 0 "^tenants\[t1\]: - -> t1: needs a restart, for memory is 33554432, and that of the reserve is 67108864; regions is 2, and that of the reserve is 1; sessions_max is 4096, and that of the reserve is 512; use the sizes of the reserve, or leave out" ctl prefill reload
 mkdir "$DIR/prefill/t1.sock"
 put prefill "t0, t1" "$(entry prefill t1)"
 ends 0 "^tenants\[t1\]: - -> t1: failed, for .*t1.sock: the path exists and is not a socket" ctl prefill reload --dry-run
@@ -58,7 +58,7 @@ ends 0 "^tenants\[t1\]: - -> t1: would be done$" ctl prefill reload --dry-run
 ends 0 "^peers\[decode\].tenants: t0 -> t0+t1: would be done$" ctl prefill reload --dry-run
 [[ ! -e $DIR/prefill/t1.sock && $(names status) == "['t0']" ]] || fail "a dry run has let it join"
 put prefill "t0, t1" "$(entry prefill t1)" "$(entry prefill t2)"
-ends 0 "^tenants\[t2\]: - -> t2: needs a restart, for .* which use it up: (another of this reload) 0 engines" ctl prefill reload --dry-run
+ends 0 "^tenants\[t2\]: - -> t2: needs a restart, for .* which use it: (another of this reload) 0 engines" ctl prefill reload --dry-run
 for node in prefill decode; do
     put $node "t0, t1" "$(entry $node t1)"
     ends 0 "^2 done; 0 need a restart$" ctl $node reload
@@ -95,7 +95,7 @@ ends 0 "^no setting differs from those in force$" ctl prefill reload
 
 # ---- the reserve is in use
 put prefill "t0, t1" "$(entry prefill t1)" "$(entry prefill t2)"
-ends 0 "^tenants\[t2\]: - -> t2: needs a restart, for reserve.tenants is 1: raise it, or remove one of these from .tenants., which use it up: t1 [0-9]* engines, [0-9]* sessions, [0-9]* pools$" ctl prefill reload
+ends 0 "^tenants\[t2\]: - -> t2: needs a restart, for reserve.tenants is 1 and used up: raise it, or remove one of these tenants, which use it: t1 [0-9]* engines, [0-9]* sessions, [0-9]* pools$" ctl prefill reload
 put prefill t0
 ends 0 "^tenants\[t1\]: t1 -> -: needs a restart, for the daemon creates a tenant's memory, socket and shares at its start$" ctl prefill reload
 

@@ -225,7 +225,7 @@ json "$("$CTL" sessions --json)" "all(s['ref'] == 'device' and s['state'] != 're
 json "$("$CTL" status --json)" "j['host_tier']['host_loads'] == 8 and j['host_tier']['recovers'] == 2"
 ends 0 "host tier 4.0 MiB of 16.0 MiB: 32 nodes copied" "$CTL" status
 HOST_SLOT=$("$CTL" pools --json | value "[p['slot'] for p in j['pools'] if p['tier'] == 'host'][0]")
-wrong 1 "pool $HOST_SLOT is the host tier of pool 1: evict --pool 1 " "$CTL" evict --pool "$HOST_SLOT"
+wrong 1 "pool $HOST_SLOT is the host tier of pool 1: use evict --pool 1, " "$CTL" evict --pool "$HOST_SLOT"
 json "$("$CTL" status --json)" "[g['snapshot'] for g in j['pools'] if g['tier'] == 'host'] == [32]" # nothing was evicted
 # The branch that no session pins leaves both tiers; pinned nodes of the device stay on the host, too.
 ends 0 "evicted 16 nodes: 8 pages of the device and 8 of the host tier" "$CTL" evict --pool "$DEVICE"
@@ -245,7 +245,7 @@ wrong 2 "missing" "$CTL" pin
 wrong 2 "too many" "$CTL" status now
 wrong 1 "ternctl pools" "$CTL" evict --pool 77
 wrong 3 "that is not a socket" "$CTL" --socket "$DIR/config.yaml" status
-wrong 1 "no change has that number since the daemon's start" "$CTL" watch --from 5000000000
+wrong 1 "no change since the daemon's start has that number" "$CTL" watch --from 5000000000
 # refused STATUS ERROR PATTERN COMMAND...: with --json the error is an object, too
 refused() {
     local status=$1 error=$2 pattern=$3 rc=0

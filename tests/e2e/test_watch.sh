@@ -65,8 +65,8 @@ json "$S" "[j['events'][k] for k in ('next', 'first', 'lost')] == [$BASE + 57, $
 json "$S" "j['events']['told'] >= 41 and j['events']['subscriptions'] <= 1"
 
 # ---- errors and the end
-ends 1 "no change has that number since the daemon's start" "$CTL" watch --from 1000
-ends 1 "no change has that number" "$CTL" watch --from $((BASE + 58))
+ends 1 "no change since the daemon's start has that number" "$CTL" watch --from 1000
+ends 1 "no change since the daemon's start has that number" "$CTL" watch --from $((BASE + 58))
 ends 2 "" "$CTL" watch --from x
 timeout 120 "$CTL" watch --json >"$DIR/last" 2>"$DIR/stderr" &
 WATCH=$!

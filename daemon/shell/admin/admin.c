@@ -696,7 +696,7 @@ enum tern_err admin_args(const char *command, char *const *args, size_t nargs,
             *takes[k].text = args[i] + n + 1;
         } else if (!number(args[i] + n + 1, takes[k].max, takes[k].number)) {
             shown(value, sizeof value, args[i] + n + 1);
-            return admin_refuse(why, TERN_INVALID, "%s=%s: that is no number from 0 to %u",
+            return admin_refuse(why, TERN_INVALID, "%s=%s: the value must be a number from 0 to %u",
                                 takes[k].key, value, takes[k].max);
         }
     }
@@ -721,14 +721,14 @@ enum tern_err admin_answer(const struct admin_ctx *ctx, const char *command, cha
 
     TRY(admin_args(command, args, nargs, takes, sizeof takes / sizeof *takes, why));
     if (q.limit == 0)
-        return admin_refuse(why, TERN_INVALID, "limit is a number from 1 on");
+        return admin_refuse(why, TERN_INVALID, "limit must be a number of at least 1");
     TRY(filters(ctx, command, &q, why));
     why[0] = '\0';
     err = answer(ctx, command, &q, out);
     if (err == TERN_UNSUPPORTED)
         admin_refuse(why, err,
                      "this daemon does not know that command: its version is " TERN_VERSION
-                     ", use the ternctl that came with it");
+                     ", use the ternctl of that version");
     if (err != TERN_OK) {
         *out = before;
         out->buf[out->len] = '\0';

@@ -34,9 +34,10 @@ static enum tern_err evict(struct daemon *d, struct asked *a, struct request *re
     if (pool >= d->limits.pools || !core_pool_view(d->core, pool, &view))
         return admin_refuse(a->why, TERN_GONE, "no pool is open in that slot");
     if (view.tier == TIER_HOST)
-        return admin_refuse(a->why, TERN_INVALID,
-                            "pool %u is the host tier of pool %u: evict --pool %u evicts on both",
-                            pool, view.other, view.other);
+        return admin_refuse(
+            a->why, TERN_INVALID,
+            "pool %u is the host tier of pool %u: use evict --pool %u, which evicts on both tiers",
+            pool, view.other, view.other);
     ret->evict.pool = view.id;
     return TERN_OK;
 }
@@ -95,7 +96,7 @@ static enum tern_err end(struct daemon *d, struct asked *a, struct request *ret)
     if (ret->op != OP_POOL_END || !closes_with(d, ret->pool_end.pool, &pool))
         return TERN_OK;
     return admin_refuse(a->why, TERN_INVALID,
-                        "pool %u is the host tier of pool %u: it closes with that one",
+                        "pool %u is the host tier of pool %u: close that pool, and both close",
                         ret->pool_end.pool.slot, pool);
 }
 
@@ -157,11 +158,12 @@ void core_act_result(const struct reply *r, char ret[CORE_ACT_RESULT_BYTES])
     else if (r->op == OP_PIN)
         snprintf(ret, cap, "%u pins", r->pin.refs);
     else if (r->op == OP_SESSION_END)
-        snprintf(ret, cap, "free behind step %llu", (unsigned long long)r->session_end.until_step);
+        snprintf(ret, cap, "pages are free after step %llu",
+                 (unsigned long long)r->session_end.until_step);
     else if (r->op == OP_ENGINE_KICK)
         snprintf(ret, cap, "%u processes alive", r->engine_kick.alive);
     else if (r->op == OP_POOL_END)
-        snprintf(ret, cap, "%u nodes go", r->pool_end.nodes);
+        snprintf(ret, cap, "%u nodes will be evicted", r->pool_end.nodes);
     else
         snprintf(ret, cap, "%u nodes, %u pages, %u host pages", r->evict.nodes, r->evict.pages,
                  r->evict.host_pages);

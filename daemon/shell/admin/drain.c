@@ -56,7 +56,7 @@ void drain_begin(struct daemon *d, enum daemon_state to)
     log_event(LEVEL_INFO, "draining", "drain_ms=%u", d->config->deadlines.drain_ms);
     if (to == DAEMON_LEAVING)
         notify_state("STOPPING=1");
-    notify_status("draining for %u s at the most", d->config->deadlines.drain_ms / 1000);
+    notify_status("draining for at most %u s", d->config->deadlines.drain_ms / 1000);
 }
 
 enum tern_err drain_undo(struct daemon *d, const char **ret_why)
@@ -110,7 +110,7 @@ static void end(struct daemon *d, uint64_t now_ns)
     ev.shutdown.deadline_ns = d->drain_ns;
     d->spill.failed = ending(d).failed;
     log_event(LEVEL_INFO, "storing", "shutdown_ms=%u", d->config->deadlines.shutdown_ms);
-    notify_status("storing what is cached");
+    notify_status("storing the cached prefixes");
     daemon_event(d, &ev);
 }
 

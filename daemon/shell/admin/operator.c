@@ -197,8 +197,8 @@ static enum tern_err member_add(struct daemon *d, struct asked *a)
                             "origin is " OPERATOR " or " MEMBERSHIP ", not '%.64s'", origin);
     TRY(config_peer_read(d->config, &text, &peer, a->why));
     if (config_peer_slot(d->config, peer.name, &slot) == TERN_OK)
-        return admin_refuse(a->why, TERN_CONFLICT, "%s is already a peer, from %s: remove it first",
-                            peer.name,
+        return admin_refuse(a->why, TERN_CONFLICT,
+                            "%s is already a peer, added by %s: remove it first", peer.name,
                             d->config->peers[slot].by_member     ? "tern-member"
                             : d->config->peers[slot].by_operator ? "an operator"
                                                                  : "the configuration");

@@ -78,7 +78,8 @@ enum tern_err reload_init(struct daemon *d, reload_read_done *read_done, char *w
             return TERN_OK;
     }
     return fail_with(why, cap, TERN_INTERNAL,
-                     "the thread that reads the configuration anew cannot be started: %s", missing);
+                     "the thread that reads the configuration again cannot be started: %s",
+                     missing);
 }
 
 /* If a disk blocks the thread, the thread and its memory stay. */

@@ -151,7 +151,8 @@ static enum alarm_fact spill_failing(const struct asked *a)
 
     if (a->d->disk)
         disk_stats(a->d->disk, &v);
-    say(a, "%" PRIu64 " writes, %" PRIu64 " reads failed, last: %s", v.write_errors, v.read_errors,
+    say(a, "%" PRIu64 " writes and %" PRIu64 " reads have failed; the last error: %s",
+        v.write_errors, v.read_errors,
         v.gone    ? "the folder is missing: the next store creates it again"
         : v.error ? strerror(v.error)
                   : "wrong bytes");
@@ -163,8 +164,10 @@ static enum alarm_fact step_over_bound(const struct asked *a)
     const struct steps_over *v = core_steps_over(a->d->core);
 
     if (v->steps > 0)
-        say(a, "%" PRIu64 " steps; the longest visited %u records of at most %u, for %s", v->steps,
-            v->visits, v->bound, tape_event_word(v->kind));
+        say(a,
+            "%" PRIu64 " steps exceeded the bound; the longest visited %u records (the bound is "
+            "%u) for the event %s",
+            v->steps, v->visits, v->bound, tape_event_word(v->kind));
     return alarm_refused(a->d->over.last_ns, a->now_ns);
 }
 
@@ -184,10 +187,10 @@ static enum alarm_fact step_overdue(const struct asked *a)
         return ALARM_IS_NOT;
     if (e.waits_since_ns)
         say(a,
-            "rank %u (pid %d) has finished step %" PRIu64 " of %" PRIu64
+            "rank %u (pid %d) has finished step %" PRIu64 ", and the engine has named step %" PRIu64
             "%s, and no step has passed for %" PRIu64 " ms",
             e.rank_behind, (int)proc_pid(&a->d->procs, e.procs[e.rank_behind]),
-            e.done_step[e.rank_behind], e.named, e.jumped ? ", which is impossible" : "",
+            e.done_step[e.rank_behind], e.named, e.jumped ? ": that is impossible" : "",
             (a->now_ns - e.waits_since_ns) / MS_NS);
     return alarm_fact_of(engine_overdue(&e, limit_ns, a->now_ns));
 }
@@ -235,7 +238,8 @@ static enum alarm_fact share_exhausted(const struct asked *a)
     struct share_view v;
 
     if (a->detail && share_of(a->d, a->i, &v))
-        say(a, "%u %s in use, %u reserved, %u in total", v.used, v.records, v.reserved, v.limit);
+        say(a, "the tenant uses %u %s; %u are reserved for it, and all tenants share %u", v.used,
+            v.records, v.reserved, v.limit);
     return alarm_refused(a->d->refusals[a->i / CORE_SHARES].share_ns[a->i % CORE_SHARES],
                          a->now_ns);
 }
@@ -363,7 +367,8 @@ static void view_of(struct daemon *d, const struct alarm *a, uint64_t now_ns,
     snprintf(ret->text, sizeof ret->text, "%s%s%s", row->means, detail[0] ? ": " : "", detail);
     if (a->state == ALARM_FALLING)
         snprintf(ret->text, sizeof ret->text,
-                 "the cause ended %" PRIu64 " ms ago; the alarm ends %" PRIu64 " ms after it",
+                 "the cause ended %" PRIu64 " ms ago, and the alarm ends %" PRIu64
+                 " ms after the cause",
                  (now_ns - a->falling_ns) / MS_NS, row->end_ns / MS_NS);
     subject_of(d, a, ret->subject);
 }

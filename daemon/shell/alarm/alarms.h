@@ -19,7 +19,7 @@
     X(ALARM, RISING, TO(ALARM, CLEAR) | TO(ALARM, ON),                                             \
       "its condition is true, but not for long enough")                                            \
     X(ALARM, ON, TO(ALARM, FALLING),                                                               \
-      "its beginning is logged, and its condition is true or was until a moment ago")              \
+      "its beginning is logged; its condition is true, or nearly so")                              \
     X(ALARM, FALLING, TO(ALARM, ON) | TO(ALARM, CLEAR),                                            \
       "its condition is false, but not for long enough")
 

@@ -132,13 +132,13 @@ static const char *why_not_its(struct compare *c, uint32_t slot, uint32_t from)
         value_of(s, &c->is->tenants[from], is);
         if (n < sizeof c->why)
             n += (size_t)snprintf(c->why + n, sizeof c->why - n,
-                                  "%s is %s and the reserve's is %s; ", s->key, is, was);
+                                  "%s is %s, and that of the reserve is %s; ", s->key, is, was);
     }
     if (n == 0)
         return NULL;
     if (n < sizeof c->why)
         snprintf(c->why + n, sizeof c->why - n,
-                 "set the reserve's, or leave out `memory` to use all of its sizes");
+                 "use the sizes of the reserve, or leave out `memory` to get all of them");
     return c->why;
 }
 

@@ -57,12 +57,12 @@ static enum tern_err tenant_is_whole(struct loader *l, uint32_t i)
     if (t->socket[0] == '\0')
         return tenant_fail(l, i, NULL, "needs `socket`, the path that its engines connect to");
     if (strcmp(t->socket, l->config->admin_socket) == 0)
-        return tenant_fail(l, i, "socket", "is the admin socket");
+        return tenant_fail(l, i, "socket", "is the path of the admin socket: choose another one");
     for (uint32_t j = 0; j < i; j++) {
         if (strcmp(l->config->tenants[j].name, t->name) == 0)
-            return tenant_fail(l, i, "name", "another tenant is called %s", t->name);
+            return tenant_fail(l, i, "name", "another tenant has the name %s", t->name);
         if (strcmp(l->config->tenants[j].socket, t->socket) == 0)
-            return tenant_fail(l, i, "socket", "tenant %s has that socket",
+            return tenant_fail(l, i, "socket", "tenant %s has the same socket",
                                l->config->tenants[j].name);
     }
     return TERN_OK;
@@ -121,7 +121,7 @@ static enum tern_err peers_differ(struct loader *l)
     if (i >= n)
         return TERN_OK;
     i = sorted[i - 1] > sorted[i] ? sorted[i - 1] : sorted[i];
-    return peer_fail(l, i, "name", "another peer is called %s", peers[i].name);
+    return peer_fail(l, i, "name", "another peer has the name %s", peers[i].name);
 }
 
 static enum tern_err peer_tenants(struct loader *l, uint32_t i)
@@ -494,7 +494,7 @@ static enum tern_err check_peers(struct loader *l)
 
     if (l->config->limits.peers < l->config->npeers)
         return setting_fail(l, "limits", "peers",
-                            "%" PRIu32 " peers are configured: raise it to that number at least",
+                            "%" PRIu32 " peers are configured: raise it to at least that number",
                             l->config->npeers);
     if (l->config->insecure_peers || l->config->tls_cert[0] != '\0')
         return TERN_OK;
@@ -636,7 +636,7 @@ static enum tern_err check_shares(struct loader *l)
         if (v.limit > 0 && v.limit < c->ntenants)
             return setting_fail(l, "limits", v.setting,
                                 "is %" PRIu32 ", and there are %" PRIu32
-                                " tenants: raise it to one for each at least",
+                                " tenants: raise it to at least one for each",
                                 v.limit, c->ntenants);
     return TERN_OK;
 }

@@ -90,7 +90,8 @@ static error_t parse_flag(int key, char *arg, struct argp_state *state)
             p->err = list_flag(l, key == KEY_TENANT ? "tenants" : "peers", arg);
         break;
     case ARGP_KEY_ARG:
-        p->err = loader_fail(l, ORIGIN_FLAG, "", -1, NULL, "%s: flags only, see --help", arg);
+        p->err = loader_fail(l, ORIGIN_FLAG, "", -1, NULL, "%s: ternd takes only flags, see --help",
+                             arg);
         break;
     default:
         if (key < KEY_SETTING || (size_t)(key - KEY_SETTING) >= config_settings_n)
@@ -135,7 +136,7 @@ static void keys_list(char ret[KEYS_BYTES], const char *what, const struct setti
 static void options_build(struct options *o)
 {
     const struct argp_option others[] = {
-        {"config", KEY_CONFIG, "FILE", 0, "YAML file; flags override what it says", 1},
+        {"config", KEY_CONFIG, "FILE", 0, "YAML file with settings; flags override it", 1},
         {"check-config", KEY_CHECK, NULL, 0,
          "Print the configuration in force and exit; status 0 only if it is valid, the TLS files "
          "are usable, the sockets' folders writable and `listen` can be bound; names that do not "
@@ -143,7 +144,7 @@ static void options_build(struct options *o)
          1},
         {"plan", KEY_PLAN, NULL, 0,
          "Print what the configuration needs of a host and exit: memory, memory locked for RDMA, "
-         "rails, descriptors. Any machine can plan for another one",
+         "rails, descriptors. This runs on any machine",
          1},
         {"tenant", KEY_TENANT, "KEY=VALUE,...", 0, o->tenant, 1},
         {"peer", KEY_PEER, "KEY=VALUE,...", 0, o->peer, 1},
@@ -184,15 +185,13 @@ enum tern_err flags_read(int argc, char **argv, struct loader *l, bool first)
     error_t rc;
     struct argp argp = {
         .parser = parse_flag,
-        .doc = "The Tern daemon: owns the KV pages of this host's model servers.\v"
-               "Settings come from defaults, then from the file, then from flags, which have the "
-               "names "
-               "that the file has, SECTION.KEY. BYTES may end in "
-               "K, M, G or T.\n"
-               "Example: ternd --tenant name=default,socket=/run/tern/default.sock,memory=4G\n\n"
-               "Exit status: 0 drained, or the configuration that was to be checked is valid; 1 it "
-               "could not start; 2 a flag or the configuration is wrong. SIGSEGV, SIGBUS, SIGILL, "
-               "SIGFPE or SIGABRT: a crash or a failed check, which leaves a tape.",
+        .doc = "The Tern daemon: owns the KV pages of this host's model servers.\vSettings come "
+               "from defaults, then from the file, then from flags, which are named SECTION.KEY as "
+               "in the file. BYTES may end in K, M, G or T.\nExample: ternd --tenant "
+               "name=default,socket=/run/tern/default.sock,memory=4G\n\nExit status: 0 after a "
+               "drain, or if the checked configuration is valid; 1 if the daemon could not start; "
+               "2 if a flag or the configuration is wrong. SIGSEGV, SIGBUS, SIGILL, SIGFPE or "
+               "SIGABRT: a crash or a failed check, which leaves a tape.",
     };
 
     if (options == NULL)

@@ -217,7 +217,7 @@ static enum tern_err parse_names(const struct setting *s, const char *text,
         char *to = field->name[field->n];
 
         if (field->n == s->max)
-            return fail(reason, "must be at most %" PRIu64 " devices", s->max);
+            return fail(reason, "must name at most %" PRIu64 " devices", s->max);
         TRY(parse_name(&name, one, to, reason));
         for (uint32_t i = 0; s->kind == VALUE_DEVICES && i < field->n; i++)
             if (strcmp(field->name[i], to) == 0)

@@ -77,11 +77,12 @@ static enum tern_err unknown(const struct file *f, struct place at)
 {
     const char *retired = loader_retired(at.section, at.key);
 
-    return wrong(f, at,
-                 retired ? retired
-                 : strcmp(at.section, "reserve") == 0
-                     ? "the reserve has the sizes of a tenant: set reserve.like to its name"
-                     : "unknown key: `man ternd.yaml` has every one");
+    return wrong(
+        f, at,
+        retired ? retired
+        : strcmp(at.section, "reserve") == 0
+            ? "the reserve has the sizes of a tenant: set reserve.like to that tenant's name"
+            : "unknown key: `man ternd.yaml` has every one");
 }
 
 /* Reads the value of a key at the file's top or in a section. */

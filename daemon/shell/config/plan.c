@@ -314,7 +314,7 @@ static const struct {
     {"checksums", "raise page_bytes_min or lower limits.sums_per_page"},
     {"disk", "lower spill.threads, limits.disk_chunks or limits.pulls"},
     {"transfers", "lower limits.data_conns_max, limits.pulls or the number of peers"},
-    {"rdma", "name fewer peers or tenants, lower limits.peers, or let transport be tcp"},
+    {"rdma", "name fewer peers or tenants, lower limits.peers, or set transport: tcp"},
     {"connections",
      "lower frame_body_max, tenants[].conns_max, limits.send_buffers or the number of peers"},
     {"tls", "name fewer peers or lower limits.peers"},
@@ -401,7 +401,7 @@ void plan_print_shares(const struct config *config, FILE *out)
     struct share_view v;
 
     plan_tenants(config, tenants);
-    fprintf(out, "# shares: reserved for each tenant, of how many\n");
+    fprintf(out, "# shares: records reserved for each tenant, of all records of the table\n");
     for (uint32_t i = 0; core_share_plan(&config->limits, tenants, (struct share_of){i, 0}, &v);
          i++) {
         fprintf(out, "#   %s:", v.setting);
@@ -458,10 +458,10 @@ static void rails(const struct report *r, const struct config *config)
     wanted = xfer.rdma.pulls > 0 || xfer.rdma.serves;
     fprintf(r->out, "%s%-*s ", r->prefix, KEY_WIDTH, "rails");
     if (!wanted)
-        fprintf(r->out, "%16s  no peer has transport auto or verbs: pages go over TCP", "none");
+        fprintf(r->out, "%16s  no peer has transport auto or verbs: pages use TCP", "none");
     else if (config->rdma_device.n == 0)
         fprintf(r->out,
-                "%16" PRIu32 "  at the most, nearest to the memory: `ternctl doctor` names them",
+                "%16" PRIu32 "  at most, those nearest to the memory: `ternctl doctor` names them",
                 plan_rails(config));
     else
         fprintf(r->out, "%16" PRIu32 " ", config->rdma_device.n);
@@ -481,16 +481,17 @@ void plan_report(const struct config *config, const char *prefix, FILE *out)
     for (size_t i = 0; i < PLAN_PARTS; i++)
         fprintf(out, "%s  %-*s %16" PRIu64 "\n", prefix, KEY_WIDTH - 2, parts[i].name, m.part[i]);
     figure(&r, "device_bytes", plan_device_bytes(config),
-           plan_device_bytes(config) > 0 ? "of memory of GPUs, those of tenants[].devices" : "");
+           plan_device_bytes(config) > 0 ? "of GPU memory, on the GPUs of tenants[].devices" : "");
     figure(&r, "pinned_bytes", pinned,
-           pinned > 0 ? "of it, on all rails: LimitMEMLOCK=, ulimit -l, or CAP_IPC_LOCK" : "");
+           pinned > 0 ? "of it locked, for all rails: LimitMEMLOCK=, ulimit -l, or CAP_IPC_LOCK"
+                      : "");
     rails(&r, config);
     figure(&r, "descriptors", plan_descriptors(config),
-           "at the most: LimitNOFILE= or ulimit -Hn, or more");
+           "open at most: LimitNOFILE= or ulimit -Hn must not be less");
     figure(&r, "in_flight", plan_descriptors_in_flight(config),
-           "descriptors in unread answers at the most: LimitNOFILE= is to be no less");
+           "descriptors in unread answers at most: LimitNOFILE= must not be less");
     figure(&r, "spill_bytes", config->spill_dir[0] ? config->spill_bytes : 0,
-           config->spill_dir[0] ? "on the disk, beside spill.headroom that stays free" : "");
+           config->spill_dir[0] ? "on the disk, beside spill.headroom, which stays free" : "");
     figure(&r, "machine_bytes", plan_machine_bytes(),
            m.total > plan_machine_bytes() ? "of memory on this machine: too little"
                                           : "of memory on this machine");

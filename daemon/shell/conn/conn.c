@@ -61,15 +61,15 @@ void door_log_change(const struct door_stats *now, const char *name, struct door
         log_event(LEVEL_WARN, "strangers_displaced",
                   "door=%s connections=%" PRIu64 " share=%u reason=%s", name,
                   now->displaced - shown->displaced, now->share,
-                  "they had sent no Hello when others connected: each address, or process, may use "
-                  "a quarter of the places at a door");
+                  "they had sent no Hello when others connected; each address or process may use a "
+                  "quarter of the places at a door");
     if (now->overdue != shown->overdue)
         log_event(LEVEL_INFO, "strangers_overdue", "door=%s connections=%" PRIu64 " reason=%s",
                   name, now->overdue - shown->overdue, "no whole frame within the deadline");
     if (now->over_rate != shown->over_rate)
         log_event(LEVEL_WARN, "handshakes_over_rate", "door=%s connections=%" PRIu64 " reason=%s",
                   name, now->over_rate - shown->over_rate,
-                  "their address began more TLS handshakes than one address may in a second");
+                  "their address began more TLS handshakes than one address may begin in a second");
     if (now->brought != shown->brought)
         log_descriptors_sent(name, now->brought - shown->brought, (int32_t)now->brought_by);
     *shown = *now;
@@ -240,7 +240,7 @@ static void greet(struct client_conn *c, const struct frame_header *h, const uin
     enum tern_err err;
 
     if (h->type != FRAME_HELLO) {
-        stream_close(&c->stream, "a request before Hello");
+        stream_close(&c->stream, "a request arrived before Hello");
         return;
     }
     hello = wire_in_message(&d->in, h, body);
@@ -374,7 +374,8 @@ static enum tern_err has_room(const struct conn_share *s, char why[CONN_WHY_BYTE
         return TERN_OK;
     if (s->tenant == NONE)
         return fail_with(why, CONN_WHY_BYTES, TERN_BUSY,
-                         "%u operators are connected, the maximum: end one", s->open);
+                         "%u operators are connected, the maximum: end one of these connections",
+                         s->open);
     if (s->open >= conns_max(s))
         return fail_with(why, CONN_WHY_BYTES, TERN_QUOTA,
                          "tenant %s has %u connections, and may have no more: close one, or raise "

@@ -15,15 +15,16 @@
 /* The states of a local client's connection. */
 #define CLIENT_CONN_STATE_TABLE(X)                                                                 \
     X(CLIENT_CONN, FREE, TO(CLIENT_CONN, REFUSED) | TO(CLIENT_CONN, GREETING),                     \
-      "nobody has the slot")                                                                       \
+      "no connection has the slot")                                                                \
     X(CLIENT_CONN, REFUSED, TO(CLIENT_CONN, CLOSED),                                               \
-      "its Hello is refused, then it closes; the core does not know it")                           \
+      "its Hello is refused, and then it is closed; the core does not know it")                    \
     X(CLIENT_CONN, GREETING, TO(CLIENT_CONN, OPEN) | TO(CLIENT_CONN, CLOSED),                      \
-      "the core knows it; Hello has to come first")                                                \
-    X(CLIENT_CONN, OPEN, TO(CLIENT_CONN, CLOSED), "it was greeted, and requests may come")         \
+      "the core knows it; its Hello is due")                                                       \
+    X(CLIENT_CONN, OPEN, TO(CLIENT_CONN, CLOSED),                                                  \
+      "its Hello was accepted, and it may send requests")                                          \
     X(CLIENT_CONN, CLOSED, TO(CLIENT_CONN, FREE),                                                  \
-      "the core was told; the ring still holds operations of it, or its last answer with "         \
-      "descriptors is unread")
+      "the core knows that it ended; the ring still has operations of it, or its last answer "     \
+      "with descriptors is unread")
 
 STATE_MACHINE(client_conn, CLIENT_CONN, CLIENT_CONN_STATE_TABLE)
 
@@ -42,14 +43,15 @@ struct client_conn;
     X(BELL, DRAINING,                                                                              \
       TO(BELL, LISTENING) | TO(BELL, RESTING) | TO(BELL, DEAF) | TO(BELL, ENDING) |                \
           TO(BELL, CLOSING),                                                                       \
-      "the bell rang, and a thread of the kernel reads the bytes")                                 \
+      "the bell rang, and a kernel thread reads the bytes")                                        \
     X(BELL, RESTING, TO(BELL, LISTENING) | TO(BELL, CLOSING),                                      \
-      "reading used up its tenant's time: the steps are read every millisecond until the tick")    \
+      "its tenant's time for reading is used up: the steps are read every millisecond until the "  \
+      "next tick")                                                                                 \
     X(BELL, DEAF, TO(BELL, CLOSING),                                                               \
       "the bell cannot be read: the steps are read every millisecond")                             \
     X(BELL, ENDING, TO(BELL, CLOSING), "the connection ended; the ring still holds the operation") \
     X(BELL, CLOSING, TO(BELL, NONE),                                                               \
-      "the ring has finished with the socket, which a thread may have to close")
+      "the ring has finished with the socket, and a thread may still have to close it")
 
 STATE_MACHINE(bell, BELL, BELL_STATE_TABLE)
 

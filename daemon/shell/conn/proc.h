@@ -18,7 +18,7 @@
 #define PROC_STATE_TABLE(X)                                                                        \
     X(PROC, FREE, TO(PROC, WATCHED), "no process has the slot")                                    \
     X(PROC, WATCHED, TO(PROC, EXITED), "the daemon has its pidfd; the core may know it")           \
-    X(PROC, EXITED, TO(PROC, FREE), "the kernel has proved the exit; the core gets it next")
+    X(PROC, EXITED, TO(PROC, FREE), "the kernel has reported the exit; the core gets it next")
 
 STATE_MACHINE(proc, PROC, PROC_STATE_TABLE)
 

@@ -288,14 +288,15 @@ static enum tern_err start(struct daemon *d, struct client_conn *c, const struct
     uint32_t held = 0;
     uint64_t at;
 
-    *ret_text = "no change has that number since the daemon's start: discard the earlier changes, "
-                "and subscribe from 1, the oldest change that is kept";
+    *ret_text = "no change since the daemon's start has that number: discard the earlier changes, "
+                "and subscribe from 1, which begins with the oldest change that is kept";
     TRY(find_start(d->core, m->from, &at));
     for (uint32_t i = 0; i < d->subs.n; i++)
         held += d->conns.v[d->subs.v[i].conn].tenant == c->tenant;
     *ret_text =
         "tokens are sent only on a tenant's socket, and only with `events_tokens: true` for the "
-        "tenant in ternd's configuration: subscribe without tokens, or set it and restart";
+        "tenant in ternd's configuration: subscribe without tokens, or set it and restart the "
+        "daemon";
     if (m->tokens && (conn_is_admin(c) || !d->config->tenants[c->tenant].events_tokens))
         return TERN_DENIED;
     *ret_text = "the tenant, or the operators, may have no more subscriptions: end one";

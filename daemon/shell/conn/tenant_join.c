@@ -32,10 +32,10 @@ static const char *all_taken(const struct daemon *d, char text[TENANT_WHY_BYTES]
 {
     const struct config *c = d->config;
     uint32_t first = c->ntenants - c->reserve_tenants;
-    size_t n = (size_t)snprintf(
-        text, TENANT_WHY_BYTES,
-        "reserve.tenants is %u: raise it, or remove one of these from `tenants`, which use it up:",
-        c->reserve_tenants);
+    size_t n = (size_t)snprintf(text, TENANT_WHY_BYTES,
+                                "reserve.tenants is %u and used up: raise it, or remove one of "
+                                "these tenants, which use it:",
+                                c->reserve_tenants);
 
     for (uint32_t i = first; i < c->ntenants && n < TENANT_WHY_BYTES; i++)
         n += (size_t)snprintf(

@@ -147,7 +147,7 @@ static void start_process(const struct config *config)
         log_event(LEVEL_WARN, "few_descriptors",
                   "has=%" PRIu64 " wants=%" PRIu64 " in_flight=%" PRIu64 " reason=%s",
                   (uint64_t)files.rlim_max, most, flight,
-                  "connections and mappings are refused when no descriptor is free: raise "
+                  "the daemon refuses connections and mappings when no descriptor is free: raise "
                   "LimitNOFILE= or ulimit -Hn");
 }
 

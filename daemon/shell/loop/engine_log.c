@@ -44,7 +44,7 @@ void engine_log_leaves(const struct daemon *d, uint32_t slot, uint32_t proc)
     struct engine_view e;
 
     if (core_engine_view(d->core, slot, &e))
-        gone(d, &e, proc, "engine_process_left", "it said so");
+        gone(d, &e, proc, "engine_process_left", "the process reported that it leaves");
 }
 
 void engine_log_exited(struct daemon *d, uint32_t proc)

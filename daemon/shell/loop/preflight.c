@@ -77,7 +77,7 @@ static void spill_place(struct findings *f, const struct config *config)
         wrong(f, "spill.dir %s: %s: make the folder, for this user alone", config->spill_dir,
               strerror(errno));
     else if (!S_ISDIR(st.st_mode))
-        wrong(f, "spill.dir %s: is no folder", config->spill_dir);
+        wrong(f, "spill.dir %s: is not a folder", config->spill_dir);
     else if (faccessat(AT_FDCWD, config->spill_dir, R_OK | W_OK | X_OK, AT_EACCESS) != 0)
         wrong(f, "spill.dir %s: this user may not write there: %s", config->spill_dir,
               strerror(errno));

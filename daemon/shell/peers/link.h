@@ -43,7 +43,7 @@
       "as UP, but a message of an RDMA path found no room: the next tick closes the link")         \
     X(PEER_LINK, CLOSED, TO(PEER_LINK, IDLE),                                                      \
       "the stream has ended; the ring still holds its operations")                                 \
-    X(PEER_LINK, VACANT, TO(PEER_LINK, IDLE), "an outbound link of a free slot of peers")
+    X(PEER_LINK, VACANT, TO(PEER_LINK, IDLE), "an outbound link whose slot has no peer")
 
 STATE_MACHINE(peer_link, PEER_LINK, PEER_LINK_STATE_TABLE)
 

@@ -291,9 +291,9 @@ enum tern_err links_names_init(struct daemon *d, char *why, size_t cap)
         return TERN_OK;
     if (resolver_create(&resolver, &ls->resolver) == TERN_OK)
         return TERN_OK;
-    return fail_with(
-        why, cap, TERN_INTERNAL,
-        "no memory, no descriptor or no right to start the threads that resolve peers' names");
+    return fail_with(why, cap, TERN_INTERNAL,
+                     "the threads that resolve peers' names cannot be started, for lack of memory, "
+                     "descriptors or permission");
 }
 
 void links_names_finish(struct daemon *d)

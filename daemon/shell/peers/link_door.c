@@ -46,7 +46,7 @@ static void make_way(struct daemon *d, uint64_t now_ns)
     struct peer_link *oldest = fifo_first(&ls->list[LINKS_SHAKING].links, struct peer_link, listed);
 
     if (oldest && now_ns - oldest->opened_ns >= LINK_HANDSHAKE_NS)
-        stream_close(&oldest->stream, "its handshake took long, and other callers wait");
+        stream_close(&oldest->stream, "its handshake took long, and other connections wait");
 }
 
 static enum door_verdict enter(void *ctx, int fd)

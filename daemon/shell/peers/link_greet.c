@@ -183,7 +183,7 @@ static void greeted(struct peer_link *l, const struct frame_header *h, const uin
     enum tern_err err;
 
     if (!m) {
-        link_protocol_error(l, "a peer says hello first");
+        link_protocol_error(l, "the first message of a peer must be its hello");
         return;
     }
     err = wire_negotiate(m->version_min, m->version_max, &version);
@@ -194,7 +194,7 @@ static void greeted(struct peer_link *l, const struct frame_header *h, const uin
         text = "this node is not among the peers configured here";
     } else if (l->tls && !tls_names(l->tls, m->node)) {
         err = TERN_DENIED;
-        text = "this node is not the one that its certificate names";
+        text = "the certificate of this node names another node";
         link_tls_refused(l, TLS_WRONG_NAME, text);
     } else if ((not_it = is_not(l, peer, m->node, m->incarnation)) != NULL) {
         err = TERN_DENIED;
@@ -223,7 +223,7 @@ static void hello_answered(struct peer_link *l, const struct frame_header *h, co
     const char *not_it;
 
     if (!m) {
-        link_protocol_error(l, "the peer does not answer hello");
+        link_protocol_error(l, "the peer answered hello with another message");
         return;
     }
     if (m->status && m->status->err != TERN_OK) {
@@ -231,7 +231,7 @@ static void hello_answered(struct peer_link *l, const struct frame_header *h, co
                   err_name((enum tern_err)m->status->err), m->status->text ? m->status->text : "");
         link_set_cause(l, "refused by the peer: %s",
                        m->status->text ? m->status->text : err_name((enum tern_err)m->status->err));
-        stream_close(&l->stream, "the peer refused us");
+        stream_close(&l->stream, "the peer refused this daemon");
     } else if (!m->node || strcmp(m->node, link_peer_name(l)) != 0) {
         log_event(LEVEL_WARN, "peer_mismatch", "peer=%s node=%s", link_peer_name(l),
                   m->node ? m->node : "");

@@ -61,7 +61,8 @@ const char *links_unfit(const struct daemon *d, const struct config_peer *peer)
     if (xfer_transport_kind[peer->transport].by_paths) {
         xfer_rdma_view(d->xfer, &rdma);
         if (!rdma.wanted)
-            return "no peer wanted RDMA at start, so no memory is registered";
+            return "no peer had transport auto or verbs at start, so no memory is registered for "
+                   "RDMA";
     }
     return NULL;
 }

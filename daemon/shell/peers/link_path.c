@@ -110,7 +110,7 @@ static void refuse(struct peer_link *l, const Tern__Wire__PeerPath *m)
 {
     struct xfer_path_msg no = {.kind = XFER_PATH_REFUSE, .rail = m->rail, .epoch = m->epoch};
 
-    snprintf(no.text, sizeof no.text, "not a tenant that this peer may ask for");
+    snprintf(no.text, sizeof no.text, "the peer may not ask for that tenant");
     if (m->tenant)
         send_message(l, &no, m->tenant);
 }

@@ -43,7 +43,7 @@ void link_word_refused(const struct peer_link *l, const struct peer_msg *msg, ui
               "peer=%s message=%u word=%u err=%s heard=%s " LOG_TRACE " reason=%s",
               link_peer_name(l), msg->kind, word, err_name((enum tern_err)word), err_name(msg->err),
               msg->trace_id,
-              "a peer never sends that error here: it runs another version, or is hostile");
+              "no peer may send that error: this one runs another version, or is hostile");
 }
 
 void link_layout_refused(const struct peer_link *l, struct peer_msg *io, const char *why)
@@ -73,16 +73,16 @@ void link_log_tenant(const struct peer_link *l, const struct peer_msg *msg)
         bool known = config_tenant_slot(d->config, name, &tenant) == TERN_OK;
 
         tenant_refused(l, name, "in",
-                       known ? "the peer may not ask for this tenant: add the tenant to `tenants` "
-                               "of that peer's entry in `peers`, here"
-                             : "no tenant has this name here: add the tenant to `tenants`, here, "
-                               "and to `tenants` of that peer's entry in `peers`");
+                       known ? "the peer may not ask for this tenant: on this host, add the tenant "
+                               "to `tenants` of that peer's entry in `peers`"
+                             : "no tenant of this host has this name: on this host, add the tenant "
+                               "to `tenants`, and to `tenants` of that peer's entry in `peers`");
     } else if (msg->kind == PEER_PULL_OFFER && msg->err == TERN_DENIED &&
                core_pull_view(d->core, msg->pull.slot, &t) && pull_id_equal(t.pull, msg->pull) &&
                !t.ticket) {
         tenant_refused(l, d->config->tenants[t.tenant].name, "out",
-                       "the peer denies this node the tenant: add the tenant, there, to `tenants`, "
-                       "and to `tenants` of this node's entry in `peers`");
+                       "the peer denies this node the tenant: on the peer's host, add the tenant "
+                       "to `tenants`, and to `tenants` of this node's entry in `peers`");
     }
 }
 

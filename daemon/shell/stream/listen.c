@@ -54,7 +54,7 @@ enum tern_err listen_unix_place(const char *path, char *why, size_t cap)
     if (stat(folder, &st) != 0)
         snprintf(why, cap, "%s: its folder %s: %s", path, folder, strerror(errno));
     else if (!S_ISDIR(st.st_mode))
-        snprintf(why, cap, "%s: %s is no folder", path, folder);
+        snprintf(why, cap, "%s: %s is not a folder", path, folder);
     else if (faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS) != 0)
         snprintf(why, cap, "%s: this user may not make a socket in %s: %s", path, folder,
                  strerror(errno));
@@ -117,10 +117,11 @@ enum tern_err listen_tcp(struct listener *l, const char *host, uint16_t port, ui
     *l = (struct listener){.fd = tcp_listen(host, port, LISTEN_BACKLOG, ret_port, &text)};
     if (l->fd >= 0)
         return TERN_OK;
-    return fail_with(why, cap, TERN_INVALID, "listen %s:%u: %s; %s", host, port, text,
-                     errno == EADDRINUSE
-                         ? "stop what listens there, another daemon perhaps, or choose another port"
-                         : "`listen` must name an address of this host");
+    return fail_with(
+        why, cap, TERN_INVALID, "listen %s:%u: %s; %s", host, port, text,
+        errno == EADDRINUSE
+            ? "stop the program that listens there, perhaps another daemon, or choose another port"
+            : "`listen` must name an address of this host");
 }
 
 /* Accepts one connection per turn of the loop, so that a storm of connects delays nobody. */

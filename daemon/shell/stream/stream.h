@@ -33,7 +33,7 @@
     X(STREAM, DOOMED, TO(STREAM, CLOSED),                                                          \
       "its unsent frames were dropped: the next flush closes it")                                  \
     X(STREAM, CLOSED, TO(STREAM, UNUSED) | TO(STREAM, CLOSING),                                    \
-      "the owner was notified; the ring still has operations of it")                               \
+      "its owner was notified; the ring still has operations of it")                               \
     X(STREAM, CLOSING, TO(STREAM, UNUSED), "a thread closes its descriptor")
 
 STATE_MACHINE(stream, STREAM, STREAM_STATE_TABLE)
@@ -44,9 +44,9 @@ STATE_MACHINE(stream, STREAM, STREAM_STATE_TABLE)
       "nothing: the stream is not open, or the other side has ended it")                           \
     X(STREAM_INPUT, ASKED,                                                                         \
       TO(STREAM_INPUT, READY) | TO(STREAM_INPUT, STARVED) | TO(STREAM_INPUT, NONE),                \
-      "the ring receives when there is something to read")                                         \
+      "a receive is in the ring")                                                                  \
     X(STREAM_INPUT, READY, TO(STREAM_INPUT, SERVED),                                               \
-      "its bytes wait in a receive buffer for their turn; or it was closed, to be reported")       \
+      "received bytes wait in a receive buffer for their turn, or an end waits to be reported")    \
     X(STREAM_INPUT, SERVED,                                                                        \
       TO(STREAM_INPUT, READY) | TO(STREAM_INPUT, ASKED) | TO(STREAM_INPUT, NONE),                  \
       "its frames are being delivered")                                                            \

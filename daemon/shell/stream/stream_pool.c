@@ -192,8 +192,8 @@ void send_buffers_drop(struct stream *s)
 static void doom(struct stream *s)
 {
     stream_state_move(&s->state, STREAM_DOOMED);
-    s->close_reason = "the send buffers of its share are used up, and it has the most unread: "
-                      "raise limits.send_buffers, or read faster";
+    s->close_reason = "the send buffers of its share are used up, and it has more unread than the "
+                      "others: raise limits.send_buffers, or read faster";
     s->pool->doomed = true;
     s->pool->ndoomed++;
     send_buffers_drop(s);

@@ -55,7 +55,7 @@ static enum tern_err read_file(const char *path, size_t *ret_n, char *why, size_
         return file_fail(why, cap, path, "%s", strerror(errno));
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
         close(fd);
-        return file_fail(why, cap, path, "is no file");
+        return file_fail(why, cap, path, "is not a file");
     }
     while (n < sizeof(file_bytes) && (got = read(fd, file_bytes + n, sizeof(file_bytes) - n)) > 0)
         n += (size_t)got;
@@ -111,7 +111,7 @@ static enum tern_err read_certs(SSL_CTX *ctx, const char *path, take_cert *take,
          ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE;
     BIO_free(bio);
     if (!ok)
-        return file_fail(why, cap, path, "holds no certificate in PEM, or one that cannot be used");
+        return file_fail(why, cap, path, "has no certificate in PEM, or one that cannot be used");
     ERR_clear_error();
     return TERN_OK;
 }
@@ -129,7 +129,7 @@ static enum tern_err read_key(SSL_CTX *ctx, const char *path, char *why, size_t 
     BIO_free(bio);
     OPENSSL_cleanse(file_bytes, sizeof(file_bytes));
     if (!key)
-        return file_fail(why, cap, path, "holds no private key in PEM without a pass phrase");
+        return file_fail(why, cap, path, "has no private key in PEM without a pass phrase");
     ok = SSL_CTX_use_PrivateKey(ctx, key) == 1 && SSL_CTX_check_private_key(ctx) == 1;
     EVP_PKEY_free(key);
     return ok ? TERN_OK : file_fail(why, cap, path, "is not the key of the certificate");

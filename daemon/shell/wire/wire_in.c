@@ -330,7 +330,7 @@ static enum tern_err ticket_of(const char *text, struct ticket *ret, const char 
     if (!text || !text[0])
         return TERN_OK;
     if (!wire_ticket_parse(text, &t) || session_id_unpack(t.id).gen == 0)
-        return refused(ret_text, "that is no ticket: pass the text of the Handoff's answer");
+        return refused(ret_text, "that is not a ticket: pass the text of the Handoff's answer");
     *ret = (struct ticket){.id = session_id_unpack(t.id),
                            .key = {t.key[0], t.key[1]},
                            .incarnation = t.incarnation,

@@ -26,7 +26,8 @@ PATH = re.compile(r"`([\w*{},./-]+/[\w*{},.-]*|[\w*-]+\.(?:sh|md|py))`")
 SOURCE = (".c", ".h", ".sh", ".py", ".md", ".proto", ".yaml", ".txt", "/")
 TROUBLES = "docs/operations.md"
 COMMANDS = "| command | shows or does |\n|---|---|\n"
-ALARMS = "| alarm | of | level | begins | ends | meaning and action |\n|---|---|---|---|---|---|\n"
+ALARMS = ("| alarm | one for each | level | begins when | ends when | meaning and action |\n"
+          "|---|---|---|---|---|---|\n")
 RUN_ON = re.compile(r"^ ?/?\*(?! {3}[A-Z_]+(?:, [A-Z_]+)* {2}).*[^ *] ([A-Z]{4,}(?:_[A-Z]+)*) {2,}[A-Z]", re.M)
 ALARM_TABLE = "daemon/shell/alarm/alarm_table.h"
 STRINGS = r'((?:"(?:[^"\\]|\\.)*"\s*)+)'

@@ -460,7 +460,7 @@ TEST(questions_that_are_wrong_are_refused)
     assert_string_equal(s.why, "tree takes no 'zork': it takes from=, limit=, pool=, tenant=, "
                                "engine=, peer=, hash=");
     ask_with("tree", "pool=1x", NONE);
-    assert_string_equal(s.why, "pool=1x: that is no number from 0 to 4294967294");
+    assert_string_equal(s.why, "pool=1x: the value must be a number from 0 to 4294967294");
     assert_ok(ask_with("tree", "from=4294967295", NONE));
     tells(s.answer, "{'tree': []}");
 }

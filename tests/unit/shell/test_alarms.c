@@ -137,7 +137,7 @@ TEST_WITH(alarms_of_a_peer_name_it_and_why, start, stop)
     ticks(4);
     v = only();
     assert_has(v.text, "the cause ended 3"); /* not: the peer is unreachable */
-    assert_has(v.text, " ms ago; the alarm ends 5000 ms after it");
+    assert_has(v.text, " ms ago, and the alarm ends 5000 ms after the cause");
     d.links.v[1].state = PEER_LINK_IDLE; /* it was up for too short a time */
     ticks(1);
     d.links.v[1].state = PEER_LINK_UP;
@@ -171,7 +171,7 @@ TEST_WITH(alarms_of_a_share_name_tenant_and_limit, start, stop)
     ticks(1);
     assert_string_equal(only().name, "share_exhausted");
     assert_string_equal(only().subject, "second/limits.sessions");
-    assert_has(only().text, " sessions in use, ");
+    assert_has(only().text, " sessions; ");
     ticks(11);
     none();
 }

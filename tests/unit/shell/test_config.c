@@ -460,7 +460,7 @@ TEST(config_reserve_is_checked_as_tenants_are)
     refused("reserve: {tenants: 1}\n" TENANT, "t.yaml:1: reserve.tenants: ", "set reserve.like");
     refused("reserve: {like: b}\n" TENANT, "t.yaml:1: reserve.like: ", "no tenant is called \"b\"");
     refused("reserve: {tenants: 1, memory: 1M}\n" TENANT,
-            "t.yaml:1: reserve.memory: ", "set reserve.like to its name");
+            "t.yaml:1: reserve.memory: ", "set reserve.like to that tenant's name");
     refused("reserve: {tenants: 64, like: default}\n" TENANT, "t.yaml:1: reserve.tenants: ",
             "with the 1 of `tenants`, these are more than the maximum of 64");
     snprintf(text, sizeof text,
@@ -576,9 +576,9 @@ TEST(config_tenants_that_do_not_fit_are_refused)
     refused(TENANT "    regions: 2\n    devices: GPU-a+GPU-a\n",
             "t.yaml:6: tenants[0].devices: ", "twice");
     refused(TENANT "  - name: default\n    socket: /tmp/b\n    memory: 1M\n",
-            "t.yaml:5: tenants[1].name: ", "another tenant is called default");
+            "t.yaml:5: tenants[1].name: ", "another tenant has the name default");
     refused(TENANT "  - name: b\n    socket: /tmp/t.sock\n    memory: 1M\n",
-            "t.yaml:6: tenants[1].socket: ", "tenant default has that socket");
+            "t.yaml:6: tenants[1].socket: ", "tenant default has the same socket");
     refused("admin:\n  socket: /tmp/t.sock\n" TENANT,
             "t.yaml:5: tenants[0].socket: ", "admin socket");
 }
@@ -656,7 +656,7 @@ TEST(config_memory_is_told_by_part)
     assert_memory_equal(texts[0], part, strlen(part));
     snprintf(part, sizeof part, "\n#   core%29" PRIu64 "\n", m.core);
     assert_non_null(strstr(texts[0], part));
-    assert_non_null(strstr(plan_hint(&alone), "transport be tcp"));
+    assert_non_null(strstr(plan_hint(&alone), "set transport: tcp"));
     assert_string_equal(plan_hint(&m), "raise page_bytes_min or lower the limits");
 }
 

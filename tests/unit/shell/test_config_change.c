@@ -241,14 +241,14 @@ static void assert_unfit(const char *sizes, const char *why)
 TEST(a_new_tenant_of_other_sizes_hears_which)
 {
     assert_unfit(", memory: 63M",
-                 "memory is 66060288 and the reserve's is 67108864; set the reserve's");
+                 "memory is 66060288, and that of the reserve is 67108864; use the sizes of");
     drop_all(NULL);
-    assert_unfit(
-        ", memory: 64M, regions: 2, sessions_max: 7",
-        "regions is 2 and the reserve's is 1; sessions_max is 7 and the reserve's is 4096;");
+    assert_unfit(", memory: 64M, regions: 2, sessions_max: 7",
+                 "regions is 2, and that of the reserve is 1; sessions_max is 7, and that of the "
+                 "reserve is 4096;");
     drop_all(NULL);
     assert_unfit(", devices: x, spill_bytes: 1M",
-                 "spill_bytes is 1048576 and the reserve's is 20971520; devices is");
+                 "spill_bytes is 1048576, and that of the reserve is 20971520; devices is");
 }
 
 TEST(without_a_reserve_new_tenants_hear_of_it)

@@ -116,7 +116,7 @@ TEST(config_flags_override_the_file)
     assert_int_equal(c->ntenants, 2);
     assert_string_equal(c->file, path);
     flags_refused(ARGV(flag, (char *)"--tenant=name=b,socket=/tmp/t.sock,memory=1M"),
-                  "--tenant b: socket: ", "tenant default has that socket");
+                  "--tenant b: socket: ", "tenant default has the same socket");
     unlink(path);
     close(fd);
 }

@@ -68,7 +68,7 @@ TEST(config_peers_that_do_not_fit_are_refused)
             "t.yaml:7: peers[0]: ", "name");
     refused(PEERS("  - {name: b, address: \"h:1\", tenants: [default]}\n  - {name: b, address: "
                   "\"i:1\", tenants: [default]}\n"),
-            "t.yaml:8: peers[1].name: ", "another peer is called b");
+            "t.yaml:8: peers[1].name: ", "another peer has the name b");
     refused(PEERS("  - {name: b, address: \"h:1\", tenants: [default], weight: 3}\n"),
             "t.yaml:7: peers[0].weight: ", "unknown key");
     refused(PEERS("  - {name: b, address: \"h:1\", tenants: [[default]]}\n"),

@@ -311,10 +311,10 @@ TEST_WITH(an_answer_of_another_node_or_a_refusal_is_told, start, stop)
     status.err = TERN_DENIED;
     said(WEST, FRAME_PEER_HELLO_REPLY, &m.base);
     assert_string_equal(cause(WEST), "refused by the peer: DENIED");
-    assert_string_equal(seen.closed[WEST], "the peer refused us");
+    assert_string_equal(seen.closed[WEST], "the peer refused this daemon");
     seen.closed[WEST] = NULL;
     said(WEST, FRAME_PEER_HELLO, &wrong.base);
-    assert_string_equal(seen.closed[WEST], "the peer does not answer hello");
+    assert_string_equal(seen.closed[WEST], "the peer answered hello with another message");
     assert_true(links_faults(&d, WEST)->breaches == 1);
     assert_int_equal(seen.event.kind, 0);
 }
@@ -486,7 +486,7 @@ TEST_WITH(a_stranger_is_told_why_it_is_not_let_in, start, stop)
     assert_string_equal(seen.finished[IN_B],
                         "no protocol version in common: update the older daemon");
     said(IN_B, FRAME_PEER_HELLO_REPLY, &wrong.base);
-    assert_string_equal(seen.closed[IN_B], "a peer says hello first");
+    assert_string_equal(seen.closed[IN_B], "the first message of a peer must be its hello");
     assert_true(links_faults(&d, NONE)->breaches == 1);
     assert_int_equal(seen.event.kind, 0);
     assert_true(seen.admitted_token == 0);
@@ -518,6 +518,6 @@ TEST_WITH(who_enters_has_a_link_that_is_free, start, stop)
     assert_null(seen.closed[IN_B]);
     links[IN_B].opened_ns = 0;
     assert_null(enters(PEER_LINK_IDLE, PEER_LINK_GREETING));
-    assert_string_equal(seen.closed[IN_B], "its handshake took long, and other callers wait");
+    assert_string_equal(seen.closed[IN_B], "its handshake took long, and other connections wait");
     assert_null(enters(PEER_LINK_UP, PEER_LINK_UP));
 }

@@ -287,7 +287,7 @@ TEST_WITH(link_path_tenant_that_is_not_the_peers_is_denied, start, stop)
         assert_int_equal(sent()->epoch, 41);
         assert_int_equal(sent()->rail, 2);
         assert_int_equal(sent()->sequence, i + 1);
-        assert_string_equal(sent()->text, "not a tenant that this peer may ask for");
+        assert_string_equal(sent()->text, "the peer may not ask for that tenant");
         assert_false(sent()->has_qpn || sent()->has_chunks || sent()->has_windows);
     }
 }
