@@ -15,7 +15,7 @@ for security in clear tls; do
     tls) own_peer tls "" "tls: {ca: $DIR/certs/ca.pem, cert: $DIR/certs/own.pem, key: $DIR/certs/own.key}" ;;
     esac
     own_asked $security peers >"$DIR/peers"
-    grep -qE ' local +t +this daemon itself' "$DIR/peers" || fail "of a peer that needs nothing: $(cat "$DIR/peers")"
+    grep -qE ' local +t +the peer is this daemon itself' "$DIR/peers" || fail "of a peer that needs nothing: $(cat "$DIR/peers")"
     json "$(own_asked $security peers --json)" "[(p['connections']['limit'], p['paths']) for p in j['peers']] == [(0, [])]"
     ! grep event=transport "$DIR/$security.out" || fail "nothing falls back from RDMA"
     played "${SIDES[@]}" --sessions 8 --turns 4

@@ -409,7 +409,7 @@ TEST(spill_to_a_failing_disk_is_told_once)
     }
     assert_true(state_is("failing"));
     assert_int_equal(daemon_log_count(&rig, "event=spill_failing ", 1, RIG_WAIT_MS), 1);
-    assert_true(rig_log_has(&rig, "last: Input/output error\" action=", 0));
+    assert_true(rig_log_has(&rig, "the last error: Input/output error\" action=", 0));
     assert_true(figure("spill.write_errors") >= 1);
     disconnect();
     assert_int_equal(daemon_end(&rig, RIG_STOP_MS), 0);
