@@ -32,7 +32,7 @@ GROUPS = [
     tern.Group("state", page_tokens=PAGE, shape=STATE_SHAPE, family="recurrent"),
 ]
 KV_GROUPS = ("full", "sliding")
-TRIES = 2000  # of one request that has to wait, a millisecond apart
+TRIES = 60_000  # of one request that has to wait, a millisecond apart
 
 
 @dataclass
