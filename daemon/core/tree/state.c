@@ -358,10 +358,14 @@ void state_settle(struct core *c, uint32_t slot)
 }
 
 /* Ends the claims below the node whose windows cover its segment, deepest first. Returns false if
- * the piece is over; ended claims stay ended. At least one ends, however deep the first one is. */
+ * the piece is over; ended claims stay ended. At least one ends, however deep the first one is, and
+ * so do those up to a quarter deeper: the next piece walks to the first one anew, and if each piece
+ * ended only one, the walks of all pieces would be quadratic in the window. */
 static bool unclaim_below(struct core *c, uint32_t slot)
 {
     const struct pool *p = node_pool(c, node_at(c, slot));
+    const uint32_t begin = c->visits;
+    uint32_t end = 0;
     bool all = true;
 
     for (uint32_t at = slot;;) {
@@ -369,8 +373,10 @@ static bool unclaim_below(struct core *c, uint32_t slot)
 
         if (kid != NONE &&
             node_at(c, kid)->state.claim - node_at(c, slot)->depth < window_span(p)) {
-            all = all && (at == slot || !node_at(c, at)->state.claims_window ||
-                          c->visits < ROOM_VISITS_MAX || !piece_over(c));
+            if (at != slot && node_at(c, at)->state.claims_window) {
+                end = end > 0 ? end : c->visits + (c->visits - begin) / 4;
+                all = all && (c->visits < ROOM_VISITS_MAX || c->visits < end || !piece_over(c));
+            }
             c->visits++;
             if (all) {
                 at = kid;
