@@ -74,14 +74,12 @@ static void mem_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
     struct daemon *d = container_of(op, struct daemon, mem_op);
     const char *device, *why;
 
-    (void)res, (void)buffer;
+    (void)res, (void)flags, (void)buffer;
     if (d->state == DAEMON_STOPPED)
         return; /* its verdicts would reach transfers that are being destroyed */
     mem_poll(d->mem, later, d);
     while (mem_device_lost(d->mem, &device, &why))
         alarms_gpus(d, io_now_ns());
-    if (flags & IO_LAST)
-        io_poll_in(d->io, &d->mem_op, mem_event_fd(d->mem), true);
 }
 
 /* The configuration file was read again. */
@@ -119,11 +117,9 @@ static void signalled(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
     struct daemon *d = container_of(op, struct daemon, signal_op);
     struct signalfd_siginfo info;
 
-    (void)res, (void)buffer;
+    (void)res, (void)flags, (void)buffer;
     while (read(d->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info))
         take_signal(d, info.ssi_signo);
-    if (flags & IO_LAST)
-        io_poll_in(d->io, &d->signal_op, d->signal_fd, true);
 }
 
 /* ---- start ---- */

@@ -45,13 +45,11 @@ static void disk_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t b
 {
     struct daemon *d = container_of(op, struct daemon, spill.op);
 
-    (void)res, (void)buffer;
+    (void)res, (void)flags, (void)buffer;
     if (d->state == DAEMON_STOPPED)
         return;
     disk_poll(d->disk, later, d);
     log_damage(d);
-    if (flags & IO_LAST)
-        io_poll_in(d->io, &d->spill.op, disk_event_fd(d->disk), true);
 }
 
 static void found(void *ctx, struct event *ev)
