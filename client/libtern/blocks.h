@@ -111,6 +111,12 @@ enum tern_err blocks_not_open(enum tern_err err, const char *text);
 
 /* ---- blocks_ask.c ---- */
 
+/* If the values of n blocks are many bytes, the following requests poll for their answers. The call
+ * ends with n = 0, because other calls use the same connection. */
+static inline void blocks_poll(struct tern_block_set *set, uint32_t n)
+{
+    set->t->poll_ns = n * set->value_bytes >= BLOCKS_POLL_BYTES ? BLOCKS_POLL_NS : 0;
+}
 /* Checks a list and its values, and writes its keys to set->words. */
 enum tern_err blocks_begin(struct tern_block_set *set, const struct block_list *list);
 /* Asks the daemon about the keys at these n places of the list (NULL: the first n), and writes the

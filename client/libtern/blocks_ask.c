@@ -28,8 +28,6 @@ enum tern_err blocks_begin(struct tern_block_set *set, const struct block_list *
     struct tern *t = set->t;
 
     t->text[0] = '\0';
-    t->poll_ns =
-        list->values && list->n * set->value_bytes >= BLOCKS_POLL_BYTES ? BLOCKS_POLL_NS : 0;
     memset(set->host, 0, sizeof set->host);
     set->nhosts = 0;
     if (list->n > TERN_BLOCKS_LIST_MAX || (list->n > 0 && !list->keys))

@@ -141,8 +141,10 @@ enum tern_err tern_blocks_get(struct tern_block_set *set, const struct tern_bloc
         memset(ret_got, 0, n);
     for (uint32_t i = 0; i < n; i++)
         set->todo[i] = i;
+    blocks_poll(set, n);
     for (; g.ntodo > 0 && g.tries < BLOCKS_TRIES && err == TERN_OK; g.tries++)
         err = get_round(&g);
+    blocks_poll(set, 0);
     set->counts.gets += n;
     for (uint32_t i = 0; i < n; i++)
         set->counts.hits += ret_got[i];

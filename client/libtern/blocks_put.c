@@ -332,6 +332,34 @@ static void fill_ahead(void *arg)
     (void)fill_pages(p, 0, n, at);
 }
 
+static enum tern_err put_list(struct put *p)
+{
+    struct tern_block_set *set = p->set;
+    const uint32_t n = p->list.n;
+    uint32_t missing = 0;
+    enum tern_err err;
+
+    TRY(blocks_begin(set, &p->list));
+    if (p->stored && n > 0)
+        memset(p->stored, 0, n);
+    TRY(blocks_ask_while(set, BLOCKS_TOUCH, NULL, n, p->list.deadline_ns, fill_ahead, p));
+    /* Begin at the end of the list: among blocks put together, those put first are evicted first.
+     */
+    for (uint32_t i = n; i-- > 0;) {
+        if (block_is_there(set->page[i]))
+            is_stored(p, i);
+        else
+            set->todo[missing++] = i;
+    }
+    set->counts.puts += n;
+    set->counts.there += n - missing;
+    set->fresh = n > 0 && missing == n;
+    err = put_missing(p, set->todo, missing);
+    if (err != TERN_OK)
+        give_back(set, err);
+    return err;
+}
+
 enum tern_err tern_blocks_put(struct tern_block_set *set, const struct tern_block_key *keys,
                               const struct tern_block_value *values, uint32_t n,
                               uint32_t deadline_ms, uint8_t *ret_stored)
@@ -339,28 +367,12 @@ enum tern_err tern_blocks_put(struct tern_block_set *set, const struct tern_bloc
     ENTER(set->t);
     struct put p = {
         .set = set, .list = {keys, values, n, deadline_at(deadline_ms)}, .stored = ret_stored};
-    uint32_t missing = 0;
     enum tern_err err;
 
     if (n > 0 && !values)
         return set_error(set->t, TERN_INVALID, "a put needs values");
-    TRY(blocks_begin(set, &p.list));
-    if (ret_stored && n > 0)
-        memset(ret_stored, 0, n);
-    TRY(blocks_ask_while(set, BLOCKS_TOUCH, NULL, n, p.list.deadline_ns, fill_ahead, &p));
-    /* Begin at the end of the list: among blocks put together, those put first are evicted first.
-     */
-    for (uint32_t i = n; i-- > 0;) {
-        if (block_is_there(set->page[i]))
-            is_stored(&p, i);
-        else
-            set->todo[missing++] = i;
-    }
-    set->counts.puts += n;
-    set->counts.there += n - missing;
-    set->fresh = n > 0 && missing == n;
-    err = put_missing(&p, set->todo, missing);
-    if (err != TERN_OK)
-        give_back(set, err);
+    blocks_poll(set, n);
+    err = put_list(&p);
+    blocks_poll(set, 0);
     return err;
 }
