@@ -49,6 +49,8 @@
 
 #define DEVICE_NAME_MAX 47 /* bytes */
 
+#define HUGE_PAGE_BYTES ((size_t)2 << 20)
+
 #define UNHELD_MAX 64 /* turns and sessions to be ended, which wait for room in the send buffer */
 
 #define LEAVE_DEADLINE_MS 1000 /* how long tern_destroy waits for the daemon's answer */

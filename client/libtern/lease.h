@@ -13,13 +13,12 @@
 
 #include "internal.h"
 
-#define LEASE_STEPS_MAX  8                 /* Steps that are not answered yet */
-#define LEASE_STEP_PAGES 4096              /* pages named by the operations of one Step */
-#define LEASE_STEP_RUNS  2048              /* runs of them */
-#define LEASE_STEP_WORDS 65536             /* tokens of its operations */
-#define LEASE_HELD_TIMES 2                 /* most pages leased: as many times the high mark */
-#define LEASE_HUGE_BYTES ((size_t)2 << 20) /* its memory is a multiple of this */
-#define LEASE_PART_ALIGN 128               /* alignment of each of its tables, in bytes */
+#define LEASE_STEPS_MAX  8     /* Steps that are not answered yet */
+#define LEASE_STEP_PAGES 4096  /* pages named by the operations of one Step */
+#define LEASE_STEP_RUNS  2048  /* runs of them */
+#define LEASE_STEP_WORDS 65536 /* tokens of its operations */
+#define LEASE_HELD_TIMES 2     /* most pages leased: as many times the high mark */
+#define LEASE_PART_ALIGN 128   /* alignment of each of its tables, in bytes */
 #define LEASE_REFILL                                                                               \
     (LEASE_STEPS_MAX + 1) /* pending.lease_part of a PageLease: this + the group                   \
                            */

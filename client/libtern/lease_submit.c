@@ -109,8 +109,8 @@ static struct tern_lease *lease_create(const struct tern_layout *layout,
                                        const struct tern_lease_marks *marks, uint32_t sessions)
 {
     const size_t bytes = lease_lay(NULL, layout, marks, sessions);
-    const size_t all = (bytes + LEASE_HUGE_BYTES - 1) / LEASE_HUGE_BYTES * LEASE_HUGE_BYTES;
-    struct tern_lease *l = aligned_alloc(LEASE_HUGE_BYTES, all);
+    const size_t all = (bytes + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+    struct tern_lease *l = aligned_alloc(HUGE_PAGE_BYTES, all);
 
     if (!l)
         return NULL;

@@ -18,8 +18,6 @@
 
 #include "base/err.h"
 
-#define HUGE_BYTES (2u << 20)
-
 /* ---- open and close ---- */
 
 /* The parts of the message for each group; valid during the call that packs them. */
@@ -184,15 +182,15 @@ static bool fd_holds(int fd, uint64_t offset, uint64_t bytes)
  * kernel can map a huge page of the file as one only at such an address. */
 static void *huge_hint(uint64_t offset, uint64_t bytes)
 {
-    const uint64_t room = bytes + HUGE_BYTES;
+    const uint64_t room = bytes + HUGE_PAGE_BYTES;
     uint8_t *at;
 
-    if (bytes < HUGE_BYTES)
+    if (bytes < HUGE_PAGE_BYTES)
         return NULL;
     at = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED || munmap(at, room) < 0)
         return NULL;
-    return at + (offset - (uintptr_t)at) % HUGE_BYTES;
+    return at + (offset - (uintptr_t)at) % HUGE_PAGE_BYTES;
 }
 
 enum tern_err map_shared(int fd, uint64_t offset, uint64_t bytes, uint8_t **ret)
