@@ -221,8 +221,7 @@ const struct setting config_tenant_fields[TENANT_FIELDS] = {
            "Bytes of the disk tier; 0: none; default: an equal part of the rest of spill.bytes"),
     TENANT(BOOL, SIZED, "host_write_through", host_write_through, 0, 0, "false",
            "true: copy each prefix to the host tier at its commit, and evictions never wait for a "
-           "copy; "
-           "false: copy it shortly before its eviction, and both tiers together keep more"),
+           "copy; false: copy it shortly before its eviction, and both tiers together keep more"),
     TENANT(COUNT, SIZED, "regions", regions, 1, RANKS_MAX, "1",
            "Regions of memory, one for each device: an engine uses one for each of its ranks, and "
            "engines in different regions run side by side"),
@@ -232,8 +231,7 @@ const struct setting config_tenant_fields[TENANT_FIELDS] = {
         "index: 0, 1 and so on"),
     TENANT(BOOL, SIZED, "device_memory", device_memory, 0, 0, "false",
            "true: the regions lie in the memory of the GPUs in `devices` (needs NVIDIA's driver); "
-           "false: "
-           "in host memory"),
+           "false: in host memory"),
     TENANT(NICS, STARTS, "rdma_devices", rdma_devices, 0, RANKS_MAX, "auto",
            "RDMA devices of the regions: one name for each region, NAME+NAME; auto: the nearest "
            "device"),

@@ -237,7 +237,7 @@ static bool answered_push(struct verbs *v, struct verbs_piece *piece, const stru
         return false;
     piece->revoked = piece->revoked && given > 0;
     if (piece->holds && lost && v->path[piece->path].state == PATH_READY)
-        path_failed(v, &v->path[piece->path], "the peer's end of it is gone");
+        path_failed(v, &v->path[piece->path], "the peer has no end of this path any more");
     if (piece->state == PIECE_WAITING || lost)
         return true; /* the piece is requested again */
     if (piece->batch != NONE && !take_answer(v, piece, head, status))
