@@ -502,7 +502,7 @@ struct table_place { /* see hashed.h */
     R(session, sessions)                                                                           \
     N(node, nodes)                                                                                 \
     R(space, namespaces)                                                                           \
-    /* Of sessions and nodes, and of the disk's index. */                                          \
+    /* The tokens and extra keys of sessions and nodes, and of the disk's index. */                \
     A(struct token_block, block_at, blocks_at, l->token_blocks + l->disk_blocks)                   \
     A(uint32_t, block_next, block_next_at, l->token_blocks + l->disk_blocks)                       \
     A(struct key_record, key_at, keys_at, l->extra_keys + l->disk_keys)                            \

@@ -8,7 +8,7 @@
 #include "core/core.h"
 #include "core/query.h"
 
-/* Whose shares the records of a chain of tokens count against. */
+/* The holder of the shares that the records of a chain of tokens count against. */
 struct token_owner {
     uint16_t tenant;
     uint16_t disk; /* 1: they are in the index of the disk */

@@ -36,7 +36,7 @@
 #define FLOW_PART           4u     /* of peer_bytes_in_flight, for a tenant from one peer */
 #define TABLE_REST_BYTES    65536u /* an answer's bytes beside its page refs */
 
-/* Of the disk tier. */
+/* The disk tier. */
 #define DISK_CHUNKS_MIN  1024u
 #define DISK_CHUNKS_MAX  (1u << 18) /* 256 GiB of chunks of 1 MiB: some hundred MiB of records */
 #define CHUNKS_PER_FILE  4u  /* a store writes the files that it needs, seldom one per chunk */

@@ -103,7 +103,7 @@ struct client_conn {
     struct client_conn *next_free;
 };
 
-/* What a tenant, or the operators, have of the connections. No tenant uses slots of another. */
+/* The connections of a tenant, or those of the operators. No tenant uses slots of another. */
 struct conn_share {
     struct daemon *d;
     uint32_t tenant;         /* NONE: the operators */

@@ -81,7 +81,7 @@ struct link_list {
     uint32_t n;
 };
 
-/* What a peer, or callers that have named no node, did wrong. */
+/* Faults of a peer, or of callers that have named no node. */
 struct link_faults {
     uint64_t refused[TLS_REFUSALS]; /* refused connections */
     uint64_t breaches; /* of the protocol: ended connections, and errors that a peer may not send */

@@ -6,7 +6,7 @@
 
 #include "shell/stream/stream.h"
 
-/* What a share has: its streams with input, its buffers for large bodies, its send buffers. */
+/* A share: its streams with input, its buffers for large bodies, its send buffers. */
 struct stream_inputs {
     struct fifo ready, starved;
     uint32_t kept;    /* receive buffers in use by its streams */
