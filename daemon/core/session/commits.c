@@ -67,7 +67,7 @@ static bool refill_allowed(struct core *c, const struct engine *e, struct segmen
         n->work.publish_next = *src->pending;
         *src->pending = to.node;
     }
-    n->state.refilling |= 1u << to.group;
+    n->state.refilling = (uint16_t)(n->state.refilling | 1u << to.group);
     node_changed(c, to.node);
     return true;
 }

@@ -15,7 +15,7 @@ static void count(struct core *c, uint32_t slot, enum tier tier, uint32_t group,
     struct node *n = node_at(c, slot);
     struct pool *p = pool_at(c, pool_at(c, n->pool)->tiers[tier]);
 
-    n->room.counted[tier] ^= 1u << group;
+    n->room.counted[tier] = (uint16_t)(n->room.counted[tier] ^ 1u << group);
     for (uint32_t at = n->group[group].pages[tier]; at != NONE; at = page_list_next(c, at))
         page_obtainable(c, p, at, in);
 }
