@@ -227,6 +227,8 @@ enum tern_err tern_batch_run(struct tern_batch *b, uint32_t deadline_ms,
     ENTER(b->t);
     struct call call;
 
+    *ret_results = NULL;
+    *ret_done = 0;
     TRY(send_ops(b, deadline_ms, CALL_PIECES_MAX, &call));
     return batch_take(b, &call, ret_results, ret_done);
 }

@@ -324,7 +324,7 @@ struct call;
 /* ---- ops.c ---- */
 
 /* ops_send sends operations in a call that was begun; ops_take takes their results: t->results,
- * *ret_done of them. */
+ * *ret_done of them, or 0 after an error. */
 enum tern_err ops_send(struct tern *t, const struct client_op *ops, uint32_t n, struct call *call);
 enum tern_err ops_take(struct tern *t, const struct client_op *ops, uint32_t n, struct call *call,
                        uint32_t *ret_done);

@@ -55,15 +55,17 @@ static bool goes_on(struct tern *t, struct call *call, uint32_t done)
 enum tern_err ops_take(struct tern *t, const struct client_op *ops, uint32_t n, struct call *call,
                        uint32_t *ret_done)
 {
-    enum tern_err err = take_piece(t, n, call, ret_done);
+    uint32_t done = 0;
+    enum tern_err err = take_piece(t, n, call, &done);
 
-    while (err == TERN_OK && goes_on(t, call, *ret_done)) {
+    while (err == TERN_OK && goes_on(t, call, done)) {
         err = ops_send(t, ops + t->store.at, n - t->store.at, call);
         if (err == TERN_OK)
-            err = take_piece(t, n, call, ret_done);
+            err = take_piece(t, n, call, &done);
     }
     t->store.more = false;
     t->store.at = 0;
+    *ret_done = err == TERN_OK ? done : 0;
     return err;
 }
 

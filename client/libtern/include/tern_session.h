@@ -348,8 +348,9 @@ TERN_API void tern_batch_barrier(struct tern_batch *b);
 /* Runs all operations of the batch. The call returns OK when the daemon has answered; each
  * (*ret_results)[i] has the err of its operation, and tern_error_text returns the reason for a
  * pointer to it. *ret_done: the number of operations tried, which is also the number of results;
- * they are borrowed until the next call on the connection. Afterwards the batch is empty, also if
- * no answer arrived; but if nothing was sent, the batch is unchanged.
+ * they are borrowed until the next call on the connection. After an error *ret_results is NULL and
+ * *ret_done is 0, although the daemon may have carried out operations. Afterwards the batch is
+ * empty, also if no answer arrived; but if nothing was sent, the batch is unchanged.
  *   INVALID         The batch has no operation.
  *   CONFLICT, BUSY  One of its sessions was added to a lease after its operation was added. Nothing
  *                   was sent: remove the session from the lease, or clear the batch. */
