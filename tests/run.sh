@@ -28,6 +28,8 @@ fi
 [[ $full -eq 1 ]] && export TERN_FULL=1
 passed=0 failed=0 skipped=0
 table=()
+reasons=() # of each failure: the end of its log
+REASON_LINES=12
 
 # note NAME SECONDS PASSED FAILED SKIPPED [REMARK]
 note() {
@@ -49,6 +51,7 @@ stage() {
         note "$name" $((SECONDS - start)) 0 1 0 "$log"
         echo "FAILED (exit $rc): $*"
         tail -n 40 "$log"
+        reasons+=("== $name" "$(tail -n "$REASON_LINES" "$log")")
         ;;
     esac
     return $rc
@@ -100,7 +103,13 @@ tests() {
     off=$((off + $(attribute "$xml" disabled)))
     [[ $rc -ne 0 && $bad -eq 0 ]] && bad=1
     note "$build: $label" $((SECONDS - start)) $((all - bad - off)) "$bad" "$off" "$([[ $bad -gt 0 ]] && echo "$log")"
-    [[ $bad -gt 0 ]] && tail -n 60 "$log"
+    [[ $bad -gt 0 ]] && tail -n 60 "$log" && reasons+=("== $build: $label" "$(why_failed "$log")")
+}
+
+why_failed() { # LOG of ctest: each failed test and the first lines of its output that name an error
+    awk -v most="$REASON_LINES" '
+        / Test +#[0-9]+: / { failed = /\*\*\*(Failed|Timeout|Exception|Not Run)/; n = 0; if (failed) print; next }
+        failed && n < most && /ERROR|LINE|[Ee]rror:|FAIL|check failed|not ok/ { print; n++ }' "$1"
 }
 
 build() { # FOLDER CMAKE-ARGUMENTS... [--target TARGET]
@@ -160,6 +169,7 @@ finish() {
     printf '\n%-28s %7s %7s %7s %7s\n' "what" "seconds" "passed" "failed" "skipped"
     printf '%s\n' "${table[@]}"
     printf '%-28s %7s\n\n' "all" "$SECONDS"
+    [[ ${#reasons[@]} -gt 0 ]] && printf '%s\n' "why tests failed:" "${reasons[@]}" ""
     echo "$passed passed, $failed failed, $skipped skipped"
     [[ $failed -eq 0 ]]
     exit
