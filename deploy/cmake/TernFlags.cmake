@@ -9,6 +9,9 @@ endif()
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O2 -g")
+if(TERN_SANITIZE OR TERN_FUZZ) # instrumented code takes a third longer to compile at -O2, and gains little
+    set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O1 -g")
+endif()
 set(CMAKE_C_FLAGS_RELEASE "-O2 -g")
 set(TERN_GEN ${PROJECT_BINARY_DIR}/gen)
 
@@ -56,7 +59,9 @@ target_link_libraries(tern_flags INTERFACE tern_includes)
 target_compile_options(tern_flags INTERFACE -Wall -Wextra -Wshadow -Wconversion -Werror)
 
 add_library(tern_fast INTERFACE)
-target_compile_options(tern_fast INTERFACE $<$<NOT:$<CONFIG:Debug>>:-O3>)
+if(NOT TERN_SANITIZE AND NOT TERN_FUZZ)
+    target_compile_options(tern_fast INTERFACE $<$<NOT:$<CONFIG:Debug>>:-O3>)
+endif()
 # Events are zeroed one by one, some hundred bytes each: gcc's `rep stos` took a twentieth of the simulator's time.
 set(zeroing -mmemset-strategy=vector_loop:512:noalign,libcall:-1:noalign)
 check_c_compiler_flag(${zeroing} TERN_CC_ZEROING)

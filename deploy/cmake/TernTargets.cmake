@@ -45,6 +45,18 @@ function(tern_program name)
     endif()
 endfunction()
 
+# One of hundreds of small programs: to optimise it takes longer than it saves, and gold links it in half the time.
+include(CheckLinkerFlag)
+check_linker_flag(C -fuse-ld=gold TERN_LD_GOLD)
+function(tern_test_program name)
+    tern_program(${name} ${ARGN})
+    # gcc follows values less far at -O0, and then warns of what cannot happen.
+    target_compile_options(${name} PRIVATE -O0 "$<$<C_COMPILER_ID:GNU>:-Wno-maybe-uninitialized;-Wno-format-truncation>")
+    if(TERN_LD_GOLD)
+        target_link_options(${name} PRIVATE -fuse-ld=gold)
+    endif()
+endfunction()
+
 # Links those of our libraries that exist in this tree, and every library that is not ours.
 function(tern_link name)
     foreach(lib IN LISTS ARGN)
