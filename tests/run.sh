@@ -227,9 +227,9 @@ if stage "build clang asan" "begun beside the tests" ended "build clang asan"; t
         build-asan/bin/tern-sim --rdma --seeds $seeds --first "$TERN_SIM_FIRST" --json
 fi
 
-# Twenty seconds find what is easy to reach; the long form finds what a change made reachable.
+# Ten seconds find what is easy to reach; the long form finds what a change made reachable.
 if CC=clang stage "build fuzzers" "" build build-fuzz -DTERN_FUZZ=ON --target fuzzers; then
-    seconds=$((full ? 600 : 20))
+    seconds=$((full ? 600 : 10))
     targets=(build-fuzz/tests/fuzz_*)
     fuzz $seconds "${targets[@]##*/fuzz_}"
 fi

@@ -10,7 +10,7 @@ export OPENBLAS_NUM_THREADS=1 # the matrices are tiny
 
 (cd "$TERN_SOURCE/tests/engine_lm" && MYPYPATH=$TERN_SOURCE/client/python/tests "$PYTHON" -m mypy --strict --cache-dir=/dev/null .) ||
     fail "types"
-requests=300 eager=100 tickets=150 flips=300
+requests=120 eager=50 tickets=60 flips=150
 [[ -n ${TERN_FULL:-} ]] && requests=5000 eager=5000 tickets=5000 flips=1000
 run() {
     "$PYTHON" "$TERN_SOURCE/tests/engine_lm/run.py" "$@" >"$DIR/json" 2>"$DIR/err" || {
@@ -24,6 +24,6 @@ run --requests $requests --seed $seed
 run --requests $eager --seed $seed --supersede eager
 run --requests $tickets --seed $seed --tickets
 run --requests $tickets --seed $seed --follow
-run --requests 100 --seed $seed --flips $flips
+run --requests 60 --seed $seed --flips $flips
 run --requests 50 --seed $seed --roomy
 echo "engine_lm: ok"

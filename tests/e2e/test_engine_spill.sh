@@ -10,7 +10,7 @@ export TERN_LIBRARY=$TERN_BUILD/client/libtern.so TERN_BIN PYTHONPATH=$TERN_SOUR
 export OPENBLAS_NUM_THREADS=1 # the matrices are tiny
 [[ -f $TERN_LIBRARY ]] || skip "no shared library in this build"
 
-requests=200 every=40
+requests=120 every=24
 [[ -n ${TERN_FULL:-} ]] && requests=2000 every=200
 run() {
     "$PYTHON" "$TERN_SOURCE/tests/engine_lm/spill.py" "$@" >"$DIR/out" 2>"$DIR/err" || {
@@ -22,6 +22,6 @@ run() {
 }
 run --requests $requests --every $every --seed $((RANDOM + 1))
 if grep -q libcrypto <<<"$LIBRARIES"; then
-    run --requests 60 --every 15 --encrypted --seed $((RANDOM + 1))
+    run --requests 40 --every 10 --encrypted --seed $((RANDOM + 1))
 fi
 echo "engine_spill: ok"

@@ -4,7 +4,7 @@
 source "$(dirname "$0")/with_ternd.sh"
 PYTHON=$TERN_SOURCE/.venv/bin/python
 [[ -x $PYTHON ]] || skip "there is no $TERN_SOURCE/.venv (deploy/setup.sh makes it)"
-export TERN_LIBRARY=$TERN_BUILD/client/libtern.so TERN_BIN TERN_SOURCE PYTHONDONTWRITEBYTECODE=1
+export TERN_LIBRARY=$TERN_BUILD/client/libtern.so TERN_BIN TERN_SOURCE PYTHONDONTWRITEBYTECODE=1 MYPY_CACHE_DIR=$DIR/mypy
 [[ -f $TERN_LIBRARY ]] || skip "no shared library in this build"
 
 cp -r "$TERN_SOURCE/client/python" "$DIR/python"
@@ -18,12 +18,12 @@ PYTHONPATH=$DIR/site LD_LIBRARY_PATH=$TERN_BUILD/tests/standin_memory "$PYTHON" 
 # The tests with the real engines and Dynamo run elsewhere (tests/vllm, tests/engines,
 # tests/dynamo); here only types are checked.
 for folder in vllm dynamo engines; do
-    (cd "$TERN_SOURCE/tests/$folder" && MYPYPATH=$DIR/python/tests/stubs:$DIR/python/tests:$DIR/python "$PYTHON" -m mypy --strict --cache-dir=/dev/null .) ||
+    (cd "$TERN_SOURCE/tests/$folder" && MYPYPATH=$DIR/python/tests/stubs:$DIR/python/tests:$DIR/python "$PYTHON" -m mypy --strict .) ||
         fail "the types of tests/$folder"
 done
 
 # The benchmark of the session server works in its short form, and has types.
-(cd "$TERN_SOURCE/tests/bench" && MYPYPATH=$DIR/python/tests/stubs:$DIR/python/tests:$DIR/python:$DIR/python/examples "$PYTHON" -m mypy --strict --cache-dir=/dev/null session_turns.py blocks_beside.py) ||
+(cd "$TERN_SOURCE/tests/bench" && MYPYPATH=$DIR/python/tests/stubs:$DIR/python/tests:$DIR/python:$DIR/python/examples "$PYTHON" -m mypy --strict session_turns.py blocks_beside.py) ||
     fail "the types of tests/bench"
 for what in "kept --sessions 2 --turns 3" "health --chats 4 --rounds 1"; do
     # shellcheck disable=SC2086

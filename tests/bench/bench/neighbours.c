@@ -18,7 +18,7 @@
 #define QUICK_OPS      300 /* p99 leaves out what happens once a turn, like the joining engine */
 #define RATIO_MAX      2.0
 #define WATCH_NS       UINT64_C(2000000000)
-#define QUICK_WATCH_NS UINT64_C(1000000000)
+#define QUICK_WATCH_NS UINT64_C(250000000)
 #define RATE_LEAST     0.9 /* of the rate that A should ask at */
 
 struct row {
