@@ -9,7 +9,7 @@ struct tile_place {
     uint64_t from, to; /* addresses of the first row of the piece */
 };
 
-/* Returns the offsets of vector i of the tile from the begin of the piece. */
+/* Returns the offsets of vector i of the tile from the beginning of the piece. */
 static __device__ __forceinline__ void vector_at(const struct tile_place *w, uint32_t i,
                                                  uint64_t *ret_from, uint64_t *ret_to)
 {

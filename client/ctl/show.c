@@ -122,7 +122,7 @@ static void show_memory(const json_t *memory)
         printf(" + records %s", human_bytes(j_u64(memory, "record_bytes")));
     printf(", huge pages %s, %s workers\n", human_bytes(j_u64(memory, "huge_page_bytes")),
            num(memory, "workers"));
-    printf("  holes in client memory: ");
+    printf("  hole punching by clients: ");
     if (j_u64(memory, "with_holes") == 0)
         printf("refused by the kernel\n");
     else
@@ -176,7 +176,7 @@ static void show_doors(const json_t *doors)
 /* How descriptors sent by clients are refused. */
 static void show_descriptors(const json_t *s)
 {
-    printf("  descriptors of clients: %s", j_str(s, "mode"));
+    printf("  descriptors sent by clients: %s", j_str(s, "mode"));
     if (j_u64(s, "connections_ended") > 0)
         printf("; %s connections that sent descriptors were closed", num(s, "connections_ended"));
     if (j_u64(s, "closing") > 0)

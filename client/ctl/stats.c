@@ -265,9 +265,9 @@ const struct command stats_commands[] = {
      0, run_stats},
     {"tenants", "", "Memory of each tenant, and the hit rate of its prompts",
      "  ternctl tenants\n  ternctl tenants --json | jq '.tenants[] | {tenant, live: "
-     ".device.live_bytes}'\n\nPOOLS is the memory of its pools on the device, in one region; LIVE "
-     "is in use, EVICTABLE can be evicted when pages are needed, HOST is its pools on the host "
-     "tier.\n",
+     ".device.live_bytes}'\n\nPOOLS is the memory of the tenant's pools on the device, in one "
+     "region. LIVE is the part of it that is in use, EVICTABLE the part that can be evicted when "
+     "pages are needed. HOST is the memory of the tenant's pools on the host tier.\n",
      wide, 0, run_tenants},
     {"namespaces", "", "Namespaces of pools, and the hit rate of their prompts",
      "  ternctl namespaces\n  ternctl namespaces --json | jq '.namespaces | length'\n",

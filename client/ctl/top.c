@@ -560,9 +560,10 @@ static const struct argp_option top_options[] = {
 const struct command top_commands[] = {
     {"top", "", "Pools, rates, slow transfers and alarms, each second",
      "  ternctl top\n  ternctl top --once\n  ternctl top --every 5000 --json | jq .rates\n\nq or "
-     "Ctrl-C ends it. Rates are tokens per second between the last two samples: PROMPTS are tokens "
-     "of prompts, MATCHED and FETCHED those of them that were matched or fetched, PUBLISHED tokens "
-     "that engines published. HITS is the hit rate of prompts, ALL HITS the hit rate since the "
+     "Ctrl-C ends it. Rates are tokens per second between the last two samples. PROMPTS counts "
+     "the tokens of prompts; MATCHED and FETCHED count the prompt tokens that were matched or "
+     "fetched; PUBLISHED counts the tokens that engines published. HITS is the hit rate of "
+     "prompts, ALL HITS the hit rate since the "
      "daemon started. The slowest transfers are those with the lowest mean rate. While the daemon "
      "is down, ternctl retries the connection.\n",
      top_options, 0, run_top},

@@ -132,9 +132,10 @@ static const struct argp_option tree_options[] = {
 
 const struct command tree_commands[] = {
     {"tree", "", "The prefix tree: pages, tier, pins and age of its nodes",
-     "  ternctl tree\n  ternctl tree --pool 0 --svg /tmp/tree.svg\n\nSuccessive equal nodes "
-     "without branches and pins share one line, with the depths from..to; NODE is the id of the "
-     "last one, for `ternctl pin`. TIER: device, host, both, or being copied (device>host). HOST: "
+     "  ternctl tree\n  ternctl tree --pool 0 --svg /tmp/tree.svg\n\nSuccessive nodes without "
+     "branches and pins share one line, with the depths from..to, if they agree in tier and "
+     "status; NODE is the id of the last one, for `ternctl pin`. TIER: device, host, both, or "
+     "being copied (device>host). HOST: "
      "pages on the host tier.\nIn the drawing, width is pages, colour is the tier, and a dot is a "
      "resume point.\n",
      tree_options, 0, run_tree},

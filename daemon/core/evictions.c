@@ -1,6 +1,7 @@
 /* Evictions that an operator requested. Each step does one piece of one eviction; the answer
- * follows the last piece, with all that was freed. Invariant: other requests are served in between,
- * and an eviction ends although they add prefixes: it evicts no more nodes than it found. */
+ * follows the last piece, with all that was freed. Invariant: other requests are served in between
+ * and may add prefixes, yet every eviction ends, because it evicts at most as many nodes as existed
+ * at its start. */
 #include "core/arena/actions.h"
 #include "core/memory/pages.h"
 #include "core/session/call.h"

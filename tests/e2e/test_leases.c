@@ -157,8 +157,9 @@ static void decode_step(struct decode *d, uint32_t step)
     assert_ok(d->e.tern, engine_publish(&d->e));
 }
 
-/* E5, E6: every session decodes over a lease to the bytes that were written, whoever had which page
- * before; others find the prefixes committed on the way; and nothing is left at the end. */
+/* E5, E6: sessions decode over a lease, and every byte is the one that was written, even in pages
+ * that another session used before. Other sessions find the prefixes committed meanwhile, and no
+ * page leaks. */
 TEST(e5_sessions_decode_over_a_lease)
 {
     struct decode d = {.e = rig_engine(rig.socket, "decode", L, PAGES * PAGE)};
@@ -239,8 +240,9 @@ TEST(e1_engine_killed_with_a_lease)
     engine_close(&survivor);
 }
 
-/* A refusal that comes after the call is reported by its error once, and every further call on that
- * session returns it. Its pages are freed when it is removed, and the other sessions continue. */
+/* A refusal after the call has returned is reported once, with its error. Every further call on
+ * that session returns the same error. Its pages are freed when it is removed, and the other
+ * sessions continue. */
 TEST(e6_refusal_that_comes_late_is_told_and_nothing_is_lost)
 {
     struct decode d = {.e = rig_engine(rig.socket, "decode", L, PAGES * PAGE)};
@@ -262,7 +264,7 @@ TEST(e6_refusal_that_comes_late_is_told_and_nothing_is_lost)
     assert_ok(d.e.tern, tern_lease_remove(d.lease, d.at[0], TERN_STEP_NONE));
     assert_ok(d.e.tern, tern_lease_submit(d.lease, 0));
     assert_ok(d.e.tern, engine_end(&d.s[0]));
-    assert_ok(d.e.tern, tern_lease_add(d.lease, id, &now, &d.at[0])); /* which the daemon has not */
+    assert_ok(d.e.tern, tern_lease_add(d.lease, id, &now, &d.at[0])); /* the daemon has closed it */
     assert_ok(d.e.tern, tern_lease_extend(d.lease, d.at[0], d.s[2].tokens, 1, PROMPT + 1,
                                           PROMPT + 40, &runs, &nruns));
     assert_int_equal(nruns, 1);

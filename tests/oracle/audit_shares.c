@@ -1,5 +1,5 @@
 /* The audit of the shares: it counts every record of a table that tenants fill again for its
- * holder, and derives the free part of the common rest from these counts. */
+ * holder, and derives the free part of the shared remainder from these counts. */
 
 #include "oracle/audit.h"
 
@@ -156,7 +156,7 @@ static void count_transfers(const struct core *c, struct count *n)
     }
 }
 
-/* A holder that has more than its reserved records has the others from the common rest. */
+/* A holder that has more than its reserved records has the others from the shared remainder. */
 static void audit_table(const struct core *c, const uint32_t *used, enum share_table table,
                         const struct tenant_config *tenants)
 {

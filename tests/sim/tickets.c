@@ -41,7 +41,7 @@ void tickets_clear(struct sim *w, uint32_t d)
         memcpy(m->shown, shown, sizeof shown);
 }
 
-/* --- which there are --- */
+/* --- lookup --- */
 
 struct session *ticket_session(struct sim *w, uint32_t d, const struct tk *t)
 {
@@ -128,13 +128,14 @@ void promise_over(struct sim *w, uint32_t d, const struct session *s)
 
     if (!t->stands || !t->promised)
         return;
-    TRACE("  daemon %u: what was promised of session %u.%u is over\n", d, s->id.slot, s->id.gen);
+    TRACE("  daemon %u: the ticket of session %u.%u is forgotten\n", d, s->id.slot, s->id.gen);
     follow_promise_over(w, d, t);
     ticket_forget(w, d, i);
     MARK(promise_over);
 }
 
-/* The session's own pages go: an answer of the same step was made before. */
+/* Counts the session's own pages as released: the answer of this step was made before their
+ * release. */
 static void count_let_go(struct sim *w, uint32_t d, const struct session *s)
 {
     for (uint32_t i = 0; i < w->granules; i++) {
@@ -465,8 +466,8 @@ static void handed(struct sim *w, uint32_t d, struct session *s, const struct re
     const struct reply *p = w->reply;
     uint32_t step = late_step(s, (uint32_t)r->step);
 
-    /* The promise ended before the request came: its time was over, and its last follower had left
-     * in the step before, which the peer learns in this one. */
+    /* The promise ended before the request arrived: it had expired, and its last follower had left
+     * in the step before. The peer learns of that in this step. */
     if (t->stands && t->promised && !t->served && w->now >= t->until &&
         p->handoff.ticket.key[0] == r->key[0]) {
         expire(w, d, t);

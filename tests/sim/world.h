@@ -332,7 +332,7 @@ struct reset_asked {
     uint32_t tenant, ns, number;
 };
 
-/* A question to a peer about so many tokens of a sequence. */
+/* A question to a peer about the first `to` tokens of a sequence. */
 #define QUESTIONS 8
 struct question {
     struct pull_id id; /* gen 0: none */

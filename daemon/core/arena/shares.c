@@ -9,11 +9,11 @@ enum holder { HOLDER_TENANT, HOLDER_TENANT_MEMORY, HOLDER_TENANT_PEER, HOLDER_TE
 
 #define TEXT(records, wait)                                                                        \
     "this tenant can have no more " records                                                        \
-    ", because its share and the common rest are in use: " wait
+    ", because its share and the shared remainder are in use: " wait
 
 #define NEVER(records)                                                                             \
     "this request can never fit: it needs # " records                                              \
-    " at once, and this tenant's share and the common rest have # together: ask for less"
+    " at once, and this tenant's share and the shared remainder have # together: ask for less"
 
 static const struct {
     size_t limit_at; /* in struct core_limits */

@@ -51,8 +51,9 @@ static uint64_t chain_of(const struct core *c, const struct disk_fresh *f)
     return hash_mix(p->chain, view_hash(&w, p->depth, KEYED_START, true).content);
 }
 
-/* A chunk that is found twice was removed before it was written again, and so was all that refers
- * to the removed one: a crash has restored it. The later one counts. */
+/* If a chunk is found twice, the first copy had been removed before the second was written,
+ * together with everything that refers to the first. A crash has undone that removal, so this
+ * function repeats it. The second copy counts. */
 static void leave_old(struct core *c, uint32_t chunk)
 {
     struct tenant *t = tenant_at(c, disk_chunk_at(c, chunk)->tenant);
@@ -181,7 +182,7 @@ void disk_found(struct core *c, const struct event *ev)
         return;
     t = tenant_at(c, e->tenant);
     if (t->config.disk_bytes == 0)
-        return; /* it may get a share again: what it has stays */
+        return; /* the tenant may get a share again, so its files stay */
     at.file = file_of(c, e);
     if (at.file == NONE) {
         t->disk.dropped++;

@@ -12,7 +12,8 @@
 #include "core/tree/nodes.h"
 #include "core/tree/tokens.h"
 
-/* Copies a chain's keys of the piece to `to`, which may be NULL. Returns their number. */
+/* Copies the keys of a chain whose positions lie in the range `in` to `to`, which may be NULL.
+ * Returns their number. */
 static uint32_t copy_keys(const struct core *c, uint32_t head, struct tokens_range in,
                           struct extra_key *to)
 {
@@ -48,8 +49,8 @@ static uint32_t count_keys(const struct core *c, const struct session *s, struct
     return n;
 }
 
-/* The part of `all` that one message carries: whole chunks from its beginning, plus what is behind
- * the last one, within the limit of keys. Returns false if not even a chunk fits. */
+/* *ret: the first part of `all` that fits into one message: whole chunks or, if everything fits,
+ * all of it. A message also limits the number of keys. Returns false if not even one chunk fits. */
 static bool next_piece(const struct core *c, const struct session *s, struct tokens_range all,
                        struct tokens_range *ret)
 {
@@ -69,8 +70,8 @@ static bool next_piece(const struct core *c, const struct session *s, struct tok
     }
 }
 
-/* Returns true if pieces can carry everything. If one message may have all keys, they are counted
- * once here, and each piece's when it is sent. */
+/* Returns true if the tokens up to `to` can be sent in pieces. If one message could have all keys,
+ * every piece fits, and no piece is counted here. */
 static bool pieces_fit(const struct core *c, const struct session *s, uint32_t to)
 {
     struct tokens_range p = {0, 0};
@@ -143,8 +144,8 @@ static bool blob_alone(const struct session *s, const struct req_fetch *r)
     return r->ticket.id.gen != 0 && !r->follow && s->written == s->tokens.end;
 }
 
-/* *ret_peer: a peer to ask with room in its share, which counts the fetch until its source is
- * chosen; NONE: no peer can be asked. */
+/* *ret_peer: a peer that can be asked and whose share has room. The fetch counts in that share
+ * until its source is chosen. NONE: no peer can be asked. */
 static enum tern_err any_check(const struct core *c, const struct engine *e,
                                const struct req_fetch *r, uint32_t *ret_peer, struct reply *ret)
 {
@@ -247,7 +248,7 @@ static void fetch_open(const struct core *c, struct actions *out, struct pull *p
     p->asks++;
 }
 
-/* Number of the pull's first tokens in a question: fewer if it goes to many peers. */
+/* Returns how many of the pull's first tokens a question has: fewer if it goes to many peers. */
 static uint32_t seek_tokens(const struct ask *a, const struct pull *p, uint32_t align)
 {
     const uint32_t each = ASK_TOKENS_SENT / a->npeers;
@@ -332,7 +333,7 @@ bool fetch_ask_again(struct core *c, struct actions *out)
         pull_state_move(&p->state, PULL_ASKED);
         fetch_open(c, out, p);
         if (p->follow)
-            pull_led(c, p); /* its source may answer late: others overtake it */
+            pull_led(c, p); /* its source may answer late and must not hold back other fetches */
         touch(c);
     }
     return true;

@@ -1,6 +1,6 @@
-/* A fetch by the daemon that issued the ticket (Y2): no byte moves. The session borrows the path of
- * the handed-over session and takes its own pages; then the latter is closed. All of it happens in
- * one step, or nothing does. Called by request_fetch. */
+/* A fetch by the daemon that issued the ticket (Y2): no byte moves. The fetching session borrows
+ * the path of the handed-over session and takes over the pages that it owns. Then the handed-over
+ * session is closed. All of it happens in one step, or nothing does. Called by request_fetch. */
 #include "core/fetch/fetch.h"
 
 #include "core/memory/pages.h"
@@ -11,7 +11,8 @@
 #include "core/tree/state.h"
 #include "core/tree/tokens.h"
 
-/* Pages move to another pool as between two daemons: over this daemon's link to itself. */
+/* Returns true if the ticket's pages lie in another pool and this daemon has a link to itself: then
+ * they move over that link, as between two daemons. */
 bool fetch_moves_here(const struct core *c, const struct call *call)
 {
     const struct ticket *t = &call->req->fetch.ticket;
@@ -55,8 +56,8 @@ static enum tern_err find(const struct core *c, const struct call *call, struct 
                : refuse(ret, err, err == TERN_BUSY ? ticket_busy_text(why) : TICKET_GONE);
 }
 
-/* Number of the session's tokens that agree with those handed over. Both lists have one length and
- * one namespace, and the source's path is visible. Only the chunk behind the deepest common node is
+/* Number of the session's tokens that agree with those handed over. Both lists have the same length
+ * and namespace, and the source's path is visible. Only the chunk behind the deepest common node is
  * compared token by token. */
 static uint32_t tokens_agree(struct core *c, struct actions *out, const struct session *s,
                              const struct session *from)
@@ -113,7 +114,7 @@ static enum tern_err local_check(struct core *c, const struct call *call, struct
     return TERN_OK;
 }
 
-/* If it borrows no STATE yet, its borrows begin where the other session's did. */
+/* If the session borrows no STATE yet, its borrows begin where those of the other session began. */
 static void borrow_path(struct core *c, struct session *s, const struct session *from)
 {
     const struct pool *p = session_pool(c, s);
@@ -134,7 +135,8 @@ static void borrow_path(struct core *c, struct session *s, const struct session 
 }
 
 /* Moves the pages behind the other session's committed length. They will be written again, so their
- * checksums are void. If the path grew, it has of earlier windows only what the end needs. */
+ * checksums are void. If the path grew, a WINDOW group keeps only the part of the path's window
+ * that the end needs. */
 static void take_pages(struct core *c, struct session *s, struct session *from, bool grew)
 {
     const struct group *groups = session_pool(c, s)->group;

@@ -24,8 +24,8 @@ void fetch_gained_runs(const struct core *c, struct actions *out, const struct s
     }
 }
 
-/* The pages taken for what is still to arrive. With those that the session gained they are the
- * whole fetch. */
+/* Names the pages that were allocated for data still to arrive. Together with the pages that the
+ * session has gained, they are all pages of the fetch. */
 static void arriving_runs(const struct core *c, struct actions *out, const struct pull *p)
 {
     for (uint32_t g = 0; g < pool_at(c, p->pool)->ngroups; g++) {

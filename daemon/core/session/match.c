@@ -357,8 +357,8 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
     tokens_skip_to(&t, common); /* the session's tokens need no room */
     length = s->written < common ? s->written : common;
     if (length < s->written && has_recurrent(p))
-        length = s->committed; /* its one state is of the written length: copy the resume point's
-                                  again */
+        length = s->committed; /* its only state is that of the written length: return to the resume
+                                  point, whose state is copied again */
     if (!session_can_return(c, s, length))
         return refuse(ret, TERN_INVALID,
                       "the STATE at that length has left the session's table: Abort the session "

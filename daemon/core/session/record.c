@@ -129,7 +129,7 @@ uint32_t session_keeps(const struct core *c, uint32_t p, const struct session *s
     uint32_t end = div_up(p, l->page_tokens);
 
     if (l->family == FAMILY_RECURRENT)
-        return p < s->written || p == 0 ? 0 : 1; /* its one state is of the written length */
+        return p < s->written || p == 0 ? 0 : 1; /* its only state is that of the written length */
     return end > s->base[group] ? end - s->base[group] : 0;
 }
 

@@ -232,8 +232,9 @@ static enum tern_err op_rewind(struct core *c, struct engine *e, struct session 
     return TERN_OK;
 }
 
-/* S6: a length from the committed to the allocated one. A recurrent state may have moved the
- * session back below the length that its list keeps: a repetition is accepted then. */
+/* S6: the length must lie between the committed and the allocated one. With a RECURRENT group a
+ * Finish may have moved the session back below the length that it named; a repetition with that
+ * length is accepted. */
 static bool finish_fits(const struct session *s, uint32_t length)
 {
     return length >= s->committed &&
@@ -250,8 +251,8 @@ static enum tern_err op_finish(struct core *c, struct engine *e, struct session 
     if (!finish_fits(s, op->length))
         return TERN_INVALID;
     if (keep < s->written && has_recurrent(session_pool(c, s)))
-        keep = s->committed; /* its one state is of the written length: copy the resume point's
-                                again */
+        keep = s->committed; /* its only state is that of the written length: return to the resume
+                                point, whose state is copied again */
     if (!session_can_return(c, s, keep))
         return refuse_op(ret, TERN_INVALID, NO_STATE_THERE);
     if (!session_tail_ready(c, e, op->step, session_tail_pages(c, s, keep)))

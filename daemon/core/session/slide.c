@@ -1,7 +1,8 @@
-/* The two ends of a session's table that move by themselves. In front, the window of its STATE
- * (T5): which pages have left it, and where the session may still return to. Behind, the session's
- * tail when it fetches (S11): its own pages behind the committed length stay until something longer
- * than the written length has arrived, and are then freed by the step that the fetch named. */
+/* The beginning and the end of a session's table, which move without a request of their own. At the
+ * beginning is the window of the session's STATE (T5): this file knows which pages have left the
+ * window, and to which lengths the session can return. At the end is the tail that a fetch replaces
+ * (S11): the session's own pages behind the committed length stay until more than the written
+ * length has arrived, and are then freed by the step that the fetch named. */
 
 #include "core/session/record.h"
 #include "core/session/retires.h"
@@ -17,7 +18,8 @@ static uint32_t lower_bound(const struct pool *p, const struct group_layout *l, 
     return at > keep ? at - (uint32_t)keep : 0;
 }
 
-/* Borrows are counted by node, so one may outlast its page in the table: slid_step protects it. */
+/* Borrows are counted by node, so a borrow may outlast the page's entry in the table: slid_step
+ * protects that page. */
 void session_slid_to(struct session *s, struct group_page first, uint64_t step)
 {
     uint32_t g = first.group;
@@ -92,7 +94,8 @@ static bool has_state_at(const struct core *c, const struct session *s, uint32_t
         }
         if (s->first[g] > first)
             return false;
-        /* Own pages: a fetch may have omitted some. The committed length needs none. */
+        /* The session's own pages must include those behind the path, and a fetch may have omitted
+         * some. The committed length needs no own page. */
         if (div_up(p, l->page_tokens) > t && s->base[g] > (first > t ? first : t))
             return false;
     }

@@ -62,8 +62,9 @@ static void loadback_cancel(struct core *c, uint32_t slot)
     copy_state_move(&n->work.copy, COPY_NONE);
 }
 
-/* Adds the load to the node's loaders, or removes it. While it is one, the host's copy of STATE is
- * not enough for the session, and it borrows what a fetch brings. A finished load keeps this. */
+/* Adds the load to the node's loaders, or removes it. During a load the session needs STATE on the
+ * device: it borrows the node's STATE there, including STATE that a fetch delivers, and not the
+ * host's copy. A finished load keeps these borrows. */
 static void load_hold(struct core *c, const struct session *s, uint32_t slot, bool on)
 {
     struct node *n = node_at(c, slot);

@@ -31,7 +31,7 @@ static enum tern_err host_make_some(struct core *c, struct pool *p, const uint32
     return host_evict_one(c, p) ? TERN_OK : TERN_POOL_EXHAUSTED;
 }
 
-/* For the reserve: only pages that are of less use on the host than the copy. */
+/* For copies of the reserve: evicts only host pages that are less useful than the copy. */
 static enum tern_err host_make_spare(struct core *c, struct pool *p, const uint32_t *need,
                                      uint32_t group)
 {
@@ -108,8 +108,8 @@ bool writeback_if_room(struct core *c, uint32_t slot)
     uint32_t need[GROUPS_MAX] = {0};
     struct shortage unused;
     bool behind = p->host_write == HOST_WRITE_BEHIND, room;
-    /* Making room must not evict the node's own host pages, nor, where the host needs whole
-     * prefixes, its parent. */
+    /* Making room must not evict the node's own host pages. Where the host tier needs whole
+     * prefixes, it must not evict the node's parent either. */
     bool own = node_on_host(n) && !n->host_corrupt;
     uint32_t held = own ? slot : n->parent, end = piece_whole(c);
 
@@ -133,9 +133,9 @@ void host_sealed(struct core *c, uint32_t slot)
         writeback_queue(c, slot);
         return;
     }
-    /* A commit of several chunks is sealed from its end upwards, so the first chunk also copies the
-     * rest, up to the end of a piece. Siblings, and nodes below the end of the piece, follow when
-     * their parent's copy is acknowledged. */
+    /* A commit of several chunks is sealed from its end upwards, so its first chunk is sealed last.
+     * That seal begins the copies of all chunks below it, up to the end of a piece. Siblings, and
+     * nodes below the end of the piece, follow when their parent's copy is acknowledged. */
     while (slot != NONE && writeback_wanted(c, slot) && writeback_if_room(c, slot)) {
         slot = piece_over(c) ? NONE : node_at(c, slot)->children.head;
         while (slot != NONE && !writeback_wanted(c, slot))
@@ -284,7 +284,7 @@ static void writeback_take(struct core *c, uint32_t slot)
     touch(c);
     tree_event(c, slot, TREE_TIER);
     state_settle(c, slot);
-    /* Some children were ready before this node. Making room may end their siblings. */
+    /* Some children were ready before this node. Making room for one may remove its siblings. */
     for (uint32_t kid = n->children.head; kid != NONE; kid = child_list_next(c, kid))
         if (writeback_wanted(c, kid))
             host_sealed(c, kid);
@@ -330,7 +330,8 @@ void writeback_acked(struct core *c, uint32_t slot, enum tern_err err)
     struct pool *p = node_pool(c, node_at(c, slot));
 
     if (p->host_stores > 0 && node_at(c, slot)->host_corrupt)
-        err = TERN_BUSY; /* a store may be reading the pages that it would replace */
+        err =
+            TERN_BUSY; /* a store may be reading the corrupt pages, which the copy would replace */
     p->writebacks--;
     p->copy_moved_ns = c->now_ns;
     if (err == TERN_OK) {

@@ -39,7 +39,8 @@ bool peer_may_send(enum peer_msg_kind kind, bool source);
 /* The error that `word` means in a peer's message of that kind; PEER_LOST: not allowed there. */
 enum tern_err peer_err_heard(enum peer_msg_kind kind, uint32_t word);
 
-/* Why a message with so many tokens and runs ends the link; static. NULL: valid by itself. */
+/* Returns why a message with this number of tokens and runs ends the link, as a static text. NULL:
+ * valid by itself. */
 const char *peer_msg_unfit(const struct peer_msg *m, uint32_t ntokens);
 
 /* PULL_OPEN and PULL_TOKENS: returns true if a session can have these lengths. A peer with longer

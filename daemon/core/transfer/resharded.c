@@ -1,5 +1,5 @@
-/* See spans.h. A transfer counts from when both layouts are known until nothing touches its
- * pages any more: at least as long as the data path keeps its pair. */
+/* See spans.h. A transfer counts from the time when both layouts are known until nothing touches
+ * its pages any more. The data path never keeps the pair of layouts for longer than that. */
 #include "core/transfer/spans.h"
 
 struct seen {
@@ -20,7 +20,7 @@ static void see(struct seen *seen, struct layout_pair pair, bool of_peer)
     while (i < seen->n && !same_pair(seen->pair[i], pair))
         i++;
     if (i == RESHARD_PAIRS_MAX)
-        return; /* a pull that its source refused, and that ends */
+        return; /* only for a pull that its source has refused, and that is about to end */
     if (i == seen->n) {
         seen->pair[seen->n++] = pair;
         seen->of_peer[i] = false;

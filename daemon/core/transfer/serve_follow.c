@@ -25,7 +25,7 @@ static bool tokens_agree(const struct core *c, const struct session *t, const st
     return *ret_differs == 0;
 }
 
-/* Returns true if the last piece can name all of STATE beside its chunks. */
+/* Returns true if one offer, the last, can name all STATE pages of the transfer. */
 static bool state_fits(const struct core *c, const struct session *t, const struct peer_msg *m)
 {
     const struct pool *p = pool_at(c, t->pool);
@@ -69,7 +69,7 @@ static enum tern_err find_followed(const struct core *c, const struct peer_msg *
     return tokens_agree(c, t, m, &no->differs) ? TERN_OK : TERN_INVALID;
 }
 
-/* All tokens arrived: it waits for the session. */
+/* All tokens have arrived: the serve now waits for the session. */
 static void heard_all(struct core *c, struct serve *s)
 {
     serve_state_move(&s->state, SERVE_SEALING);
@@ -120,7 +120,8 @@ static struct session *followed(const struct core *c, const struct serve *s)
     return t;
 }
 
-/* True if its list still begins with the peer's tokens, and may be handed over at their end. */
+/* Returns true if the session's list still begins with the peer's tokens and the session may still
+ * be handed over at their end. */
 static bool keeps_promise(const struct session *t, const struct serve *s)
 {
     return t->tokens.cut >= s->heard && t->committed <= s->to &&
@@ -164,7 +165,8 @@ static bool still_waits(const struct core *c, const struct serve *s)
     return n && n->used && n->gen == s->wait_gen && !node_ready(s, n);
 }
 
-/* Start of the last chunk, which is offered with the end. */
+/* Returns the start of the last chunk, which is offered together with the tokens behind it and
+ * STATE. */
 static uint32_t last_chunk(const struct core *c, const struct serve *s)
 {
     const uint32_t align = pool_at(c, s->pool)->align;

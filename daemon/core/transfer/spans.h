@@ -1,8 +1,8 @@
 /* Transfers between pools with different page_tokens (N3). A span is as many tokens as the larger
  * page of a group has: one page at one end, several at the other. Pages move in whole spans, so the
  * core counts spans: the source names the first page of each, both ends' data paths know its shape,
- * and a span is verified as a whole. Both pools have one L, which every page_tokens divides, so no
- * span crosses a chunk; spans at the ends of a range may lack some of the smaller pages. */
+ * and a span is verified as a whole. Both pools have the same L, which every page_tokens divides,
+ * so no span crosses a chunk; spans at the ends of a range may lack some of the smaller pages. */
 #ifndef CORE_SPANS_H
 #define CORE_SPANS_H
 

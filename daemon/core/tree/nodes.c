@@ -44,7 +44,7 @@ static uint32_t record_take(struct core *c, uint32_t pool)
     const struct list_links nowhere = {.next = NONE, .prev = NONE};
     uint32_t slot = node_slot_take(c, tenant_of(c, pool));
     struct node *n = node_at(c, slot);
-    /* A job of the last user may still be acknowledged: copy_gen. */
+    /* Keep copy_gen: a copy of the record's previous node may still be acknowledged. */
     uint32_t gen = gen_next(n->gen), copy_gen = n->work.copy_gen;
 
     memset(n, 0, offsetof(struct node, heap)); /* the links are not read while it is in no heap */
@@ -350,7 +350,8 @@ static uint32_t free_pages(struct core *c, struct node *n, enum tier tier)
     return freed;
 }
 
-/* A node is about to leave the device. Its ancestors stay in the reserve: they are next. */
+/* Counts a node that leaves the device. Its ancestors stay in the reserve, because they are the
+ * next to be evicted. */
 static void leave_device(struct core *c, struct node *n)
 {
     struct node *p = node_at(c, n->parent);
@@ -381,7 +382,8 @@ void node_due(struct core *c, uint32_t slot, bool due)
     touch(c);
 }
 
-/* The node leaves memory. No node is left below it, so all stores that keep it are its own. */
+/* Ends the stores that are due for a node that leaves memory. No node is below it, so every store
+ * that still needs it is its own. */
 static void due_forget(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);

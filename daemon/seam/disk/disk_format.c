@@ -133,7 +133,7 @@ static void put_sum(uint8_t *block)
     code64(&sum, &v);
 }
 
-/* Checks the begin and the end that all our blocks have; NONE: *c can get the rest. */
+/* Checks the beginning and the end that all our blocks have; NONE: *c can get the rest. */
 static enum disk_fault get_begin(struct coder *c, const uint8_t *block, uint64_t magic,
                                  const char *tenant)
 {

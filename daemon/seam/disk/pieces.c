@@ -1,4 +1,5 @@
-/* See pieces.h. A piece that could not be submitted has landed with its error. */
+/* See pieces.h. A piece that could not be submitted counts as landed, with the error of the
+ * submission. */
 #include "seam/disk/pieces.h"
 
 #include <assert.h>
@@ -9,7 +10,8 @@
 
 static_assert(DISK_LANE_PIECES == 32, "a bit for each block");
 
-/* Tokens: numbers of pieces, and behind them those of blocks. */
+/* A token identifies a piece or a block: below BLOCK_TOKEN it is the piece's number, from there on
+ * BLOCK_TOKEN plus the block's number. */
 #define BLOCK_TOKEN DISK_LANE_PIECES
 
 void pieces_init(struct pieces *p, const struct disk_files *files, uint32_t lane, uint32_t depth,

@@ -336,7 +336,7 @@ static void status_descriptors(const struct admin_ctx *ctx, struct text_out *out
                      NUM(ctx->closer, closing), U64("closed_apart", ctx->closer.closed)));
 }
 
-/* Answers that wait for their readers, beside each tenant's reserve and the common rest. */
+/* Answers that wait for their readers, beside each tenant's reserve and the shared remainder. */
 static void status_send_buffers(const struct admin_ctx *ctx, struct text_out *out)
 {
     const uint32_t tenants = ctx->config->ntenants;

@@ -53,9 +53,10 @@
       "this is a bug in the daemon: report it with the tape that the log names")                   \
     X(SHARE_EXHAUSTED, share_exhausted, SHARE, WARN, 0, 0,                                         \
       "a request of the tenant was refused because the tenant's share of that table and the "      \
-      "common rest are in use",                                                                    \
+      "shared remainder are in use",                                                               \
       "no request of the tenant has been refused for that reason for 10 s",                        \
-      "requests of the tenant are refused, because its share of that table and the common rest "   \
+      "requests of the tenant are refused, because its share of that table and the shared "        \
+      "remainder "                                                                                 \
       "are in use",                                                                                \
       "raise that limit, or find the tenant that uses the records in `ternctl status`")            \
     X(MEMORY_EXHAUSTED, memory_exhausted, TENANT, WARN, 0, 0,                                      \

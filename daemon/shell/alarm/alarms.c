@@ -1,5 +1,4 @@
-/* See alarms.h. Each kind has a function of its word in the table, which evaluates its condition.
- */
+/* See alarms.h. For each kind of alarm, the function of the same name evaluates the condition. */
 #include "shell/alarm/alarms.h"
 
 #include <stdarg.h>
@@ -89,7 +88,8 @@ enum alarm_fact alarm_refused(uint64_t last_ns, uint64_t now_ns)
 
 /* ---- the conditions ---- */
 
-/* A question for the condition of the i-th subject of a kind. */
+/* The arguments of a condition: the daemon, and the i-th subject (such as a tenant or an engine) of
+ * the kind. */
 struct asked {
     struct daemon *d;
     uint32_t i;

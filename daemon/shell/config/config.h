@@ -92,7 +92,7 @@ struct config {
     struct config_tenant tenants[CONFIG_TENANTS_MAX];
     uint64_t spill_parts; /* bit i: tenant i's spill_bytes is derived */
     uint32_t reserve_tenants;
-    char reserve_like[CONFIG_NAME_BYTES]; /* tenant whose sizes the reserve has; "": no reserve */
+    char reserve_like[CONFIG_NAME_BYTES]; /* tenant whose sizes the reserve gets; "": no reserve */
     /* While the daemon runs these are slots, free without a name. A peer keeps its slot, which is
      * its index in the core and the index of its outbound link. */
     uint32_t npeers;

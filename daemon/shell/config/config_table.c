@@ -42,7 +42,7 @@ const struct setting config_settings[] = {
     ROW(BYTES, SIZED, "", "page_bytes_min", page_bytes_min, 64, (uint64_t)1 << 30, "4096",
         "Smallest page of any engine, in one region; the number of page records follows from it"),
     ROW(BYTES, SIZED, "", "frame_body_max", frame_body_max, 4096, 1u << 28, "1M",
-        "Largest message body, also of answers; it limits the pages in a session's table"),
+        "Largest message body, including answers; it limits the pages in a session's table"),
     ROW(COUNT, STARTS, "", "workers", workers, 1, MEM_WORKERS_MAX, NULL,
         "Threads for checksums, copies and zeroing; default: one for each core, at most 16"),
     ROW(COUNT, STARTS, "", "data_threads", data_threads, 1, XFER_THREADS_MAX, NULL,
@@ -80,8 +80,8 @@ const struct setting config_settings[] = {
         "Number of unnamed tenants that the daemon creates at start; a reload assigns them to "
         "new entries of `tenants` with exactly their sizes"),
     PLAIN(NAME, SIZED, "reserve", "like", reserve_like, NULL,
-          "The tenant whose sizes the reserve has. An entry of `tenants` without `memory` also "
-          "gets its missing sizes from that tenant"),
+          "The tenant whose sizes each tenant of the reserve gets. An entry of `tenants` without "
+          "`memory` also gets its missing sizes from that tenant"),
 
     PLAIN(PATH, STARTS, "spill", "dir", spill_dir, NULL,
           "Folder of the disk tier, for this daemon alone; empty: no disk tier"),
@@ -92,9 +92,8 @@ const struct setting config_settings[] = {
     ROW(COUNT, STARTS, "spill", "interval", limits.disk_interval, 1, SESSION_TOKENS_MAX, "10000",
         "Tokens between two stores of a growing session; rounded up to a multiple of `align`"),
     ROW(COUNT, STARTS, "spill", "align", limits.disk_align, 1, SESSION_TOKENS_MAX, "2048",
-        "A 64th of this number of tokens is cut off the end of a stored prompt, and the rest is "
-        "rounded down to a multiple of it; if less than a quarter of it is left, the whole "
-        "prompt is stored"),
+        "The prompt's length less align / 64, rounded down to a multiple of align, is stored; if "
+        "the result is less than align / 4, the whole prompt is stored"),
     ROW(COUNT, STARTS, "spill", "threads", spill_threads, 1, DISK_THREADS_MAX, "4",
         "Threads that write and read the disk tier"),
     PLAIN(PATH, STARTS, "spill", "encrypt_key_file", spill_key_file, NULL,
@@ -119,8 +118,8 @@ const struct setting config_settings[] = {
 
     DEADLINE(
         STARTS, progress_ms, "5000",
-        "Longest time between the first byte of a message and its last, without progress of an "
-        "answer, and for a TLS handshake: raise it for clients or a network that stall for longer"),
+        "Longest time from a message's first byte to its last, of an answer without progress, and "
+        "of a TLS handshake: raise it if clients or the network stall for longer"),
     DEADLINE(STARTS, transfer_ms, "30000", "Longest time of a transfer"),
     DEADLINE(LIVE, drain_ms, "10000",
              "Longest time of a drain: the daemon then ends, even if sessions are open"),
@@ -147,8 +146,8 @@ const struct setting config_settings[] = {
           "Blocks of 64 tokens for prefixes and sessions; default: 4 for each page record and 64 "
           "for each session"),
     LIMIT(extra_keys, "65536",
-          "Extra keys of prefixes and sessions, such as image hashes, and as many of prefixes on "
-          "the disk"),
+          "Extra keys of prefixes and sessions in memory, such as image hashes; prefixes on the "
+          "disk have room for as many again"),
     LIMIT(pages, NULL,
           "Page records; default: (memory + host_memory) x regions / page_bytes_min of all "
           "tenants, at least 4096"),
@@ -156,8 +155,8 @@ const struct setting config_settings[] = {
     LIMIT(turn_records, NULL,
           "Turn records of all sessions; default: 16384 if a tenant has record_memory"),
     ROW(COUNT, SIZED, "limits", "pulls", limits.pulls, 1, TRANSFERS_MAX, NULL,
-        "Transfers in at a time, and as many out; default: 4 for each tenant with each peer, at "
-        "least 256"),
+        "Inbound transfers at a time, and as many outbound; default: 4 for each tenant with each "
+        "peer, at least 256"),
     ROW(COUNT, SIZED, "limits", "disk_chunks", limits.disk_chunks, 0, COUNT_MAX, "0",
         "Chunks of prefixes on the disk; 0: the number that fits into spill.bytes with one page "
         "of page_bytes_min each, from 1024 to 262144"),

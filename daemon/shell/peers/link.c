@@ -216,7 +216,7 @@ static void log_data_refused(struct daemon *d)
     if (stats.over_share != d->links.data_over_share)
         log_event(LEVEL_WARN, "data_over_share", "connections=%" PRIu64 " reason=%s",
                   stats.over_share,
-                  "a peer's share of limits.data_conns_max and the common rest are in use");
+                  "a peer's share of limits.data_conns_max and the shared remainder are in use");
     d->links.data_refused = stats.refused;
     d->links.data_over_share = stats.over_share;
     door_log_change(&stats.door, "data", &d->links.data_door_shown);

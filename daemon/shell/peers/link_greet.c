@@ -1,5 +1,5 @@
-/* Greetings: identify the other side, decide whether it may connect, and report a link that comes
- * up to the core and the data path. See link.h. Invariant: no link comes up for a node that is not
+/* Greetings: identify the other side, decide whether it may connect, and inform the core and the
+ * data path when a link is up. See link.h. Invariant: no link comes up for a node that is not
  * configured, or that its certificate does not name. */
 #include <netinet/in.h>
 #include <string.h>
@@ -157,8 +157,9 @@ static bool is_of_another(const struct daemon *d, uint32_t peer, uint64_t incarn
 
 /* Returns why the other side cannot be the node that it names, or NULL if it can be. A daemon may
  * be its own peer, for moves between its pools. Invariant: an incarnation belongs to one name.
- * Tickets are requested by incarnation, with their keys, and pages of a link to this very daemon
- * are copied as the peer's messages specify. */
+ * A false incarnation would be dangerous: it would receive the requests for another daemon's
+ * tickets, with their keys. And pages of a link to this very daemon are copied as the peer's
+ * messages specify. */
 static const char *is_not(const struct peer_link *l, uint32_t peer, const char *node,
                           uint64_t incarnation)
 {

@@ -197,7 +197,7 @@ bool stream_fits(const struct stream *s, size_t n);
 void stream_finish(struct stream *s, const char *why);
 void stream_close(struct stream *s, const char *why);
 
-/* Send buffers of a share beyond one per stream, and of the common rest. */
+/* Send buffers of a share beyond one per stream, and of the shared remainder. */
 struct stream_share {
     uint32_t used, reserved, common_used, common;
     uint64_t doomed; /* streams ended because they had the most buffers of a full share */

@@ -536,7 +536,7 @@ enum tern_err wire_in_peer_msg(struct wire_in *w, const struct frame_header *h, 
     ret->runs = w->runs;
     ret->nruns = (uint32_t)m->n_runs;
     *ret_sequence = m->sequence;
-    unfit = peer_msg_unfit(ret, ntokens); /* the core reads so many tokens: they must exist */
+    unfit = peer_msg_unfit(ret, ntokens); /* the core reads that many tokens: they must exist */
     if (unfit)
         w->peer_unfit = unfit;
     return unfit ? TERN_MALFORMED : TERN_OK;

@@ -233,7 +233,7 @@ void lfetched(uint32_t prompt);  /* and a fetch makes them known again */
 /* ---- asks.c ---- */
 void llate(const struct reply *reply);                           /* a late answer */
 struct lsession *lsession_new(uint32_t prompt, uint32_t tokens); /* matched; NULL: refused */
-/* Computes up to so many tokens and commits what it can. Returns false if it was refused. */
+/* Computes the tokens up to `to` and commits what it can. Returns false if it was refused. */
 bool lsession_compute(struct lsession *s, uint32_t to);
 bool lsession_commit(struct lsession *s);
 bool lsession_close(struct lsession *s);

@@ -128,7 +128,7 @@ TEST(t22_sessions_of_a_tenant_leave_the_other_its_share)
     for (uint32_t i = 1; i < 4; i++)
         assert_ok(rig_session_open(n.rig, n.b.conn[0], n.bp, 1, &s));
     assert_refused(n.rig, TERN_BUSY, rig_session_open(n.rig, n.b.conn[0], n.bp, 1, &s));
-    assert_ok(rig_close(n.as, 0)); /* that session was in the common rest */
+    assert_ok(rig_close(n.as, 0)); /* that session was in the shared remainder */
     assert_ok(rig_session_open(n.rig, n.b.conn[0], n.bp, 1, &s));
     assert_refused(n.rig, TERN_BUSY, rig_session_open(n.rig, n.a.conn[0], n.ap, 1, &s));
 }
@@ -273,7 +273,7 @@ static uint32_t cached(struct neighbours *n, bool a, uint64_t ns, uint32_t seed)
 }
 
 /* A fills the table with cached prefixes, and caches more. B gets what is reserved for it, and then
- * as much of the common rest as A has. A's caching evicts A's own prefixes first. */
+ * as much of the shared remainder as A has. A's caching evicts A's own prefixes first. */
 static void t22_shares_of_a_cache(struct rig_options options, const char *setting, uint32_t a_has,
                                   uint32_t b_has)
 {
@@ -304,7 +304,7 @@ CACHES(token_blocks, 64, 48, 16)
 CACHES(extra_keys, 16, 12, 4)
 
 /* If a tenant uses all that it has, another one's cached prefixes are evicted for it until both
- * have equally much of the common rest; then nothing is. */
+ * have equally much of the shared remainder; then nothing is. */
 TEST(t22_what_is_in_use_takes_the_place_of_what_another_caches)
 {
     struct neighbours n = neighbours_with(rig_defaults());

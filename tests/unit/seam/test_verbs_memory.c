@@ -187,7 +187,7 @@ TEST(verbs_memory_small_is_one_registration_a_region)
     assert_int_equal(atomic_load(&registered) + npds, 0);
 }
 
-/* No key reads, and none writes all of it. */
+/* No key permits remote reads, and none permits remote writes outside a memory window. */
 TEST(verbs_memory_is_open_to_windows_alone)
 {
     for (int windows = 0; windows < 2; windows++) {

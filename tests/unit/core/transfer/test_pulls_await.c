@@ -1,4 +1,4 @@
-/* A fetch with `at_least` waits until the source has published so many tokens (X10). */
+/* A fetch with `at_least` waits until the source has published that many tokens (X10). */
 #include "unit/rig/rig_pair.h"
 
 #define TOKENS 16 /* 4 pages of 4 tokens */

@@ -165,7 +165,7 @@ TEST(state_only_a_commit_at_c_leaves_a_recurrent_state)
     uint32_t before;
 
     assert_ok(rig_match(s, seq1, 256));
-    run_and_commit(s, seq1, 70, 64, 0); /* its one state is that of 70 tokens */
+    run_and_commit(s, seq1, 70, 64, 0); /* its only state is that of 70 tokens */
     assert_lengths(s, 64, 70, 70);
     assert_int_equal(match_depth(&st, seq1, 64), 0);
     assert_ok(rig_run_to(s, seq1, 128));

@@ -1,9 +1,9 @@
 /* Registration of GPU memory with a NIC. Each region is registered in the first way that works: as
  * a dma-buf that the GPU's driver exports, with keys that use the region's address; or by its
  * address alone, which takes the kernel's module nvidia-peermem. Why earlier ways failed is kept
- * for operators. If one region of a tenant cannot be registered, none is: the tenant's pages leave
- * another way than by that NIC, which stays in use. Called by regions.c at start, on the owner
- * thread, because it calls the GPU driver. */
+ * for operators. If one region of a tenant cannot be registered, none of its regions is registered:
+ * that NIC then transfers none of the tenant's pages, and stays in use for others. Called by
+ * regions.c at start, on the owner thread, because it calls the GPU driver. */
 #include <errno.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -150,7 +150,7 @@ bool memory_far_lost(const struct verbs *v, uint32_t pool)
     return lost;
 }
 
-/* Fills in how the rail has ret->region of ret->tenant registered. */
+/* Fills in how the region ret->region of ret->tenant is registered with the rail. */
 static void registration_row(const struct verbs_rail *rail, struct xfer_registration_view *ret)
 {
     const struct verbs_domain *d = &rail->domain[ret->tenant];

@@ -53,7 +53,7 @@ static bool runs_add_page(struct runs *runs, const struct verbs_domain *domain, 
     return true;
 }
 
-/* Fills the runs of slots for n pages. Returns false if too many runs or too few slots. */
+/* Fills the runs of slots for n pages. Returns false if runs are too many or slots too few. */
 static bool runs_of_slots(struct verbs *v, const struct verbs_path *p, const struct batch *batch,
                           uint32_t first, uint32_t n, struct runs *runs)
 {
@@ -148,7 +148,8 @@ bool push_bind(struct verbs *v, struct verbs_path *p, struct verbs_piece *piece)
         slots_take(v, piece);
     places_take(v, p, piece->nruns);
     posted = wrs_post(v, p, &list);
-    for (uint32_t i = 0; i < piece->nruns; i++) /* until posted, the old key names the window */
+    /* Before the post the device knows the window by its old key. */
+    for (uint32_t i = 0; i < piece->nruns; i++)
         p->mw[piece->run[i].mw]->rkey = list.wr[i].bind_mw.rkey;
     piece_state_move(&piece->state, PIECE_BINDING);
     piece->answered = true;
@@ -309,13 +310,14 @@ static void push_tick(struct verbs *v, struct verbs_piece *piece, uint64_t now_n
         (piece->state != PIECE_ASKED && piece->state != PIECE_COMING))
         return;
     v->xfer->stats.grants_revoked++;
-    /* Not revoked if the connection was lost before the answer: nothing would report the end. */
+    /* A lost connection also counts as an answer. Such a piece is not marked revoked, because
+     * neither a write nor a refusal would clear the mark. */
     piece->revoked = !piece->answered || piece->state == PIECE_COMING;
     push_close(v, piece);
 }
 
-/* Returns since when a granted piece waits. Pieces are written and answered in turn over all paths
- * of the link, so each arrival and each answer restarts the wait of the others. */
+/* Returns the time at which a granted piece began to wait. Pieces are written and answered in turn
+ * over all paths of the link, so each arrival and each answer restarts the wait of the others. */
 static uint64_t granted_ns(const struct verbs *v, uint32_t link, const struct verbs_piece *piece)
 {
     const struct verbs_path *p = &v->path[piece->path];
@@ -335,7 +337,7 @@ void pieces_tick(struct verbs *v, uint32_t link, uint64_t now_ns)
         uint64_t since_ns;
 
         if (piece->state == PIECE_WAITING)
-            link_mark(v, link); /* in case no path comes */
+            link_mark(v, link); /* in case no path becomes ready */
         if (!piece->holds && !piece->revoked)
             continue;
         p = &v->path[piece->path];
