@@ -35,8 +35,8 @@ struct block_table {
     uint32_t n;
 };
 
-/* Every call of libtern returns an error of one enum; the connection has words for it that say what
- * to do. A real engine looks at the error and reacts. */
+/* Every call of libtern returns an error of one enum, and tern_error_text returns a text that
+ * explains what to do. A real engine acts on the error instead of exiting. */
 static void must(struct engine *e, enum tern_err err, const char *doing)
 {
     if (err == TERN_OK)
@@ -59,7 +59,7 @@ static void table_update(struct block_table *table, const struct tern_result *r)
     }
 }
 
-/* Page i of a group lies at i times the group's page bytes. It takes no copy and no request,
+/* Page i of a group lies at i times the group's page bytes. Access needs no copy and no request,
  * because the memory is mapped. */
 static uint8_t *page_at(const struct engine *e, uint32_t index)
 {
@@ -78,7 +78,7 @@ static void compute(const struct engine *e, const struct block_table *table, con
     }
 }
 
-/* This stands for what a decode reads back. The KV of [0, to) must be what the tokens say, whoever
+/* This stands for what a decode reads back. The KV of [0, to) must match the tokens, whoever
  * computed it. */
 static uint32_t wrong_bytes(const struct engine *e, const struct block_table *table,
                             const uint32_t *tokens, uint32_t to)
@@ -116,17 +116,18 @@ static void start(struct engine *e, const char *socket)
     must(e, tern_join(e->tern, "tiny", TERN_BOTH, 0, 1, NULL, 0), "joining");
     must(e, tern_pool_open(e->tern, &layout, 0, &e->pool, &e->align), "opening a pool");
     must(e, tern_pool_map(e->tern, e->pool, 0, &e->mapped), "mapping the pool");
-    printf("engine: %llu KiB mapped at %p, prefixes are shared every %u tokens\n",
+    printf("engine: %llu KiB mapped at %p, prefixes are shared in multiples of %u tokens\n",
            (unsigned long long)tern_pool_info(e->mapped)->bytes / 1024,
            (void *)tern_pool_info(e->mapped)->base, e->align);
 }
 
-/* Somebody else needs pages more urgently: the session gives back what is not committed, and comes
- * back later. A pool with host_bytes in its layout could take the rest too, with
- * TERN_RETRACT_HOST. Returns the tokens whose KV is there again; the rest would be computed anew.
+/* Retracts the session, as if others needed its pages more urgently, and recovers it.
+ * TERN_RETRACT_DROP frees the pages that are not committed. In a pool with host_bytes,
+ * TERN_RETRACT_HOST would copy the committed pages to the host tier. Returns the number of tokens
+ * that have KV after the recover; a real engine computes the others again.
  */
-static uint32_t give_way(struct engine *e, const char *name, tern_session session,
-                         struct block_table *table)
+static uint32_t retract_and_recover(struct engine *e, const char *name, tern_session session,
+                                    struct block_table *table)
 {
     struct tern_retracted gone;
     struct tern_result r;
@@ -161,7 +162,7 @@ static uint32_t conversation(struct engine *e, const char *name, const uint32_t 
      * table. */
     must(e, tern_session_open(e->tern, e->pool, &ns, NULL, 0, &session), "opening a session");
     must(e, tern_match(e->tern, session, &tokens, TERN_STEP_NONE, 0, &r), "matching");
-    cached = r.lengths.written; /* of a session that goes on, too, where r.matched is 0 */
+    cached = r.lengths.written; /* also correct for a resumed session, where r.matched is 0 */
     table_update(&table, &r);
     printf("%s: %u tokens, peek says %u, match found %u in %u pages\n", name, n, depths.resumable,
            cached, table.n);
@@ -178,18 +179,18 @@ static uint32_t conversation(struct engine *e, const char *name, const uint32_t 
     printf("%s: computed tokens %u..%u in step %llu\n", name, cached, n,
            (unsigned long long)e->step);
 
-    /* Give the whole chunks of L tokens to the tree, named with the step that wrote them. If
-     * somebody was faster, the answer names their pages and ours go back. */
+    /* Commit the whole chunks of L tokens to the tree, under the step that wrote them. If another
+     * session has committed the same chunk, the answer names its pages, and ours are released. */
     must(e, tern_commit(e->tern, session, n / e->align * e->align, e->step, 0, &r), "committing");
     table_update(&table, &r);
     wrong = wrong_bytes(e, &table, prompt, n); /* while we still hold them */
     printf("%s: committed %u tokens, %u bytes of KV are wrong\n", name, r.lengths.committed, wrong);
 
-    kept = give_way(e, name, session, &table);
+    kept = retract_and_recover(e, name, session, &table);
     wrong += wrong_bytes(e, &table, prompt, kept);
 
-    /* The turn ends at the length that we name, which it keeps. The conversation could go on, but
-     * here it ends as well. */
+    /* End the turn and keep the first `kept` tokens. The conversation could continue, but here it
+     * ends as well. */
     must(e, tern_finish(e->tern, session, kept, e->step, 0, &r), "finishing");
     must(e, tern_session_close(e->tern, session, e->step, 0, &r), "closing the session");
     return wrong ? UINT32_MAX : cached;

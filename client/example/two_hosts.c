@@ -1,5 +1,5 @@
 /* Three turns of a conversation, prefilled on one host and decoded on another, over two daemons.
- * Decode speculates and takes drafts back, gives way and comes back, and aborts; every byte is
+ * Decode speculates, rewinds rejected drafts, is retracted and recovered, and aborts. Every byte is
  * checked. With one group, L is its page_tokens.
  *
  *     ./two_hosts PREFILL-SOCKET DECODE-SOCKET NAME-OF-THE-PREFILL-NODE */
@@ -31,7 +31,7 @@ static void must(struct host *h, enum tern_err err)
     exit(1);
 }
 
-/* Every answer in h->r that may name pages goes through here: the table has them from then on. */
+/* Checks a call whose answer, h->r, may name pages, and copies these pages into the table. */
 static void took(struct host *h, enum tern_err err)
 {
     must(h, err);
@@ -69,7 +69,7 @@ static void join(struct host *h, const char *socket, const char *name)
     must(h, tern_pool_map(h->tern, h->pool, 0, &h->map));
 }
 
-/* A session that begins with what this host has of the prompt: so many tokens are written. */
+/* Opens a session and matches the prompt. Returns how many tokens this host already has. */
 static uint32_t begin(struct host *h, uint32_t n)
 {
     struct tern_tokens prompt = {.v = tokens, .n = n};
@@ -94,7 +94,7 @@ static uint32_t prefill(struct host *h, uint32_t n)
 static uint32_t decode(struct host *h, const char *peer, uint32_t n, struct tern_batch *batch)
 {
     struct tern_fetch from = {.peer = peer, .at_least = n / L * L, .step = TERN_STEP_NONE};
-    struct tern_tokens said = {.v = tokens + n, .n = 2, .base = n};
+    struct tern_tokens accepted = {.v = tokens + n, .n = 2, .base = n};
     const struct tern_result *results;
     struct tern_retracted away;
     uint32_t done;
@@ -103,8 +103,8 @@ static uint32_t decode(struct host *h, const char *peer, uint32_t n, struct tern
     took(h, tern_fetch(h->tern, h->session, &from, 10000, &h->r));
     took(h, tern_extend(h->tern, h->session, NULL, 0, n + DRAFT, 0, &h->r));
     compute(h, h->r.lengths.written, n + DRAFT); /* the rest of the prompt, and a draft */
-    n += said.n;                                 /* of which the model takes two tokens */
-    must(h, tern_batch_extend(batch, h->session, &said, n, 0));
+    n += accepted.n;                             /* the model accepts two tokens of the draft */
+    must(h, tern_batch_extend(batch, h->session, &accepted, n, 0));
     must(h, tern_batch_rewind(batch, h->session, n, ++h->step));
     must(h, tern_batch_run(batch, 0, &results, &done));
     must(h, results[0].err == TERN_OK ? results[1].err : results[0].err);

@@ -117,9 +117,10 @@ struct tern_result; /* tern_session.h */
 
 /* Returns the text of an error: the cause and what to do; "" if there is none. With result NULL,
  * the error of the last call on this connection. With a result of a batch, the error of that
- * operation: it is the batch that was run last, or the one whose answer tern_poll returned last.
- * Any other result stands for NULL; after tern_poll that is the answer which it returned. With t
- * NULL, the error of this thread's last tern_connect. The text is borrowed until the next call. */
+ * operation, if the batch was the last one that was run or whose answer tern_poll returned. Any
+ * other result is treated as NULL. After tern_poll, NULL means the error of the answer that
+ * tern_poll returned. With t NULL, the error of this thread's last tern_connect. The text is
+ * borrowed until the next call. */
 TERN_API const char *tern_error_text(struct tern *t, const struct tern_result *result);
 /* Sets ret[0] and ret[1] to the numbers in the text that tern_error_text returns for the same
  * arguments, in the order of the text, if a daemon refused the request and named numbers; else to
@@ -158,9 +159,9 @@ enum tern_role { TERN_SCHEDULER = 0, TERN_WORKER = 1, TERN_BOTH = 2 };
 
 /* Makes this process a part of the engine `name`. `world` is the engine's number of ranks, and rank
  * is 0 to world - 1; for a pure scheduler rank is ignored. The engine can work once all `world`
- * ranks have joined. The same connection may repeat the call. One connection of the engine can join
- * as TERN_SCHEDULER: that of a pure scheduler, or a second one of a rank's process, for another
- * thread.
+ * ranks have joined. The same connection may repeat the call. Only one connection of the engine can
+ * join as TERN_SCHEDULER: the connection of a process that is no rank (a pure scheduler), or a
+ * second connection of a rank's process, for another thread.
  *
  * `device` names the device of this rank: its pages lie in the tenant's region of that device. It
  * is the device's UUID as the daemon's configuration has it, or the region's index ("0") if the

@@ -57,8 +57,8 @@ TERN_API enum tern_err tern_poll(struct tern *t, struct tern_answer *ret);
  *
  * A reset of a namespace is no event of its own. Each prefix of the namespace is REMOVED; a prefix
  * that sessions pin is REMOVED only when they release it. If such a prefix is committed anew
- * meanwhile, it is STORED a second time. Count by chain and pool: a prefix exists until it had as
- * many REMOVED as STORED. */
+ * meanwhile, it is STORED a second time. Count by chain and pool: a prefix exists as long as it has
+ * had more STORED than REMOVED. */
 enum tern_event_kind { TERN_STORED = 1, TERN_TIER = 2, TERN_REMOVED = 3 };
 
 /* A change of one chunk of L tokens that ends at `depth`. `chain` identifies its namespace and all
@@ -90,7 +90,8 @@ struct tern_events {
     uint64_t next; /* pass it as `from` to continue after this answer, on any connection */
 };
 
-/* A subscription: to which changes. A zeroed struct is all changes of the tenant from now on. */
+/* Selects the changes of a subscription. A zeroed struct selects all changes of the tenant from now
+ * on. */
 struct tern_subscription {
     const struct tern_namespace *ns; /* changes of one namespace; borrowed for the call. NULL: of
                                         the whole tenant, and on the admin socket of all tenants */
@@ -109,8 +110,9 @@ struct tern_subscription {
  *
  * The daemon never waits for a subscriber. It keeps the last changes of each tenant (limits.events
  * in its configuration), and counts those that are overwritten before it could send them as `lost`.
- * Changes beyond TERN_EVENTS_KEPT, or beyond TERN_CHUNKS_KEPT with tokens, while tern_poll is not
- * called are counted likewise. BUSY is as for tern_submit_match. In an answer:
+ * Until tern_poll is called, the library keeps at most TERN_EVENTS_KEPT changes, with at most
+ * TERN_CHUNKS_KEPT bytes of tokens and extra keys. It counts the changes beyond that as `lost`,
+ * too. BUSY is as for tern_submit_match. In an answer:
  *   GONE    `from` is from another incarnation of the daemon. Discard your state, subscribe from 1.
  *   QUOTA   The limit of subscriptions is reached. End one.
  *   DENIED  Tokens are wanted, and the tenant's events_tokens is false in the daemon's

@@ -27,7 +27,7 @@ struct tern_fetch {
 
 /* Fetches whole chunks of the session's tokens, up to `depth` tokens, from the source that `fetch`
  * names. On return the committed length is the end of the fetched chunks, and the pages are in the
- * table. Call tern_match before, which sets the tokens. At seven eighths of deadline_ms the fetch
+ * table. Call tern_match first: it sets the tokens. At seven eighths of deadline_ms the fetch
  * is cancelled: it returns TIMED_OUT, and *ret has what had arrived. If the daemon does not answer
  * the cancel in time either, *ret is unchanged; then call tern_recover for the table.
  *
@@ -149,10 +149,10 @@ TERN_API enum tern_err tern_handoff(struct tern *t, tern_session s, uint64_t ste
  *                GONE.)
  *   INVALID      The session has other tokens than those that were handed over (ret->handed is the
  *                length that was handed over, or tern_error_numbers has the first token that
- *                differs), or the text is not that of a ticket. Or, in a pool with a WINDOW or
- *                RECURRENT group, as for a peer, the session has computed a part of these
- *                tokens itself. If this daemon issued the ticket, that is INVALID also if the
- *                session has computed all of them.
+ *                differs), or the text is not that of a ticket. Or the pool has a WINDOW or
+ *                RECURRENT group, and the session has computed a part of these tokens itself (as
+ *                for a fetch from a peer); if this daemon issued the ticket, also if the session
+ *                has computed all of them.
  *   PEER_LOST    The daemon that issued the ticket is not connected.
  *   BUSY         Another fetch of the ticket is under way, the step that writes the ticket's pages
  *                has not passed, the checksums of these pages are being computed, or the ticket's

@@ -19,10 +19,10 @@
  * regular, and at most 4 ms later (more if no processor is free). After a second without a Step the
  * thread sleeps, and the next submit wakes it. The thread starts with the first lease of a
  * connection and ends with the last. The thread handles no signal, and touches only data that is to
- * be sent. Any other call on the connection that sends a request first sends what was submitted
- * before it, so requests on one connection keep their order. On another connection, use a session
- * that left the lease only after tern_lease_wait. tern_lease_told receives the answers: call it in
- * each step, while the device computes.
+ * be sent. If another call on the connection sends a request, it first sends everything that was
+ * submitted earlier, so requests on one connection keep their order. On another connection, use a
+ * session that left the lease only after tern_lease_wait. tern_lease_told receives the answers:
+ * call it in each step, while the device computes.
  *
  * Speculation: keep `allocated` ahead of the accepted tokens, and do not rewind rejected tokens:
  * the next step overwrites them. tern_finish or tern_session_close frees the rest at the end.
@@ -108,9 +108,10 @@ TERN_API enum tern_err tern_lease_rewind(struct tern_lease *l, uint32_t session,
  * wrote the state, and tern_lease_submit lets no further step begin before the answer is taken. The
  * run in the answer names the page to continue in and the page to copy from.
  *   BUSY      A commit of this session is under way, or a rewind has no answer yet.
- *   CONFLICT  A step after `step`, or after the session was extended to that length, was submitted
- *             and may have overwritten the state. Extend the session to the length written now (its
- *             lengths may stay the same), and commit that length before the next submit. */
+ *   CONFLICT  A later step may have overwritten the state: a step after `step` was submitted, or
+ *             any step since the session was extended to that length. Extend the session to the
+ *             length written now (its lengths may stay the same), and commit that length before
+ *             the next submit. */
 TERN_API enum tern_err tern_lease_commit(struct tern_lease *l, uint32_t session, uint32_t depth,
                                          uint64_t step);
 /* Submits the gathered operations to the sending thread as one Step, and requests more pages if the

@@ -99,8 +99,8 @@ struct tern_layout {
                             stages). 0 stands for 1; used if groups have fields */
     uint32_t align_tokens; /* L: the least common multiple of the HISTORY groups' page_tokens (0
                               stands for that), or a multiple of it, up to 16384. Pools that
-                              exchange pages have one L: where their page_tokens differ, the pool
-                              with smaller pages declares the other's */
+                              exchange pages must have the same L: if their page_tokens differ, the
+                              pool with smaller pages declares the L of the other */
 };
 
 /* Opens a pool in the tenant's memory. The scheduler process calls it once for its engine.
@@ -177,20 +177,22 @@ TERN_API enum tern_err tern_done_step(struct tern_pool *p, uint64_t step);
  * of CUDA's driver. */
 enum tern_step_by { TERN_STEP_BY_DEVICE = 0, TERN_STEP_BY_HOST = 1 };
 
-/* Publishes the step by a CUDA stream: when the stream has finished all kernels and copies that
- * were queued on it before this call, and no earlier. The call does not wait for the device.
- * cu_stream is a CUstream (or a cudaStream_t) of the context that is current in this thread, and
- * all steps of a rank use streams of one context. *ret_by (may be NULL) is the writer of the step.
- * The steps of a rank are published in order: a stream waits for the rank's step before. If several
- * streams work for a step, make this stream wait for the others before this call.
+/* Has a CUDA stream publish the step. The stream does so after it has finished all kernels and
+ * copies that were queued on it before this call, and not earlier. The call does not wait for the
+ * device. cu_stream is a CUstream (or a cudaStream_t) of the context that is current in this
+ * thread, and all steps of a rank use streams of one context. *ret_by (may be NULL) is the writer
+ * of the step. The steps of a rank are published in order: a stream waits until the rank's previous
+ * step is published. If several streams work for a step, make this stream wait for the others
+ * before this call.
  *
  * The first call of a mapping registers the control page with the driver (two pages are pinned).
  * tern_pool_unmap and tern_destroy wait up to 10 s for the steps in streams. If a step is not done
  * by then, its control page stays mapped, and the engine counts as living until the process exits.
  *   INVALID      As for tern_done_step; no context is current; or the stream is being captured into
- *                a graph: call it behind the graph's launch.
+ *                a graph: make the call after the graph's launch.
  *   DENIED       As for tern_done_step.
- *   BUSY         256 steps that a thread of the driver writes are in streams. Wait for the first.
+ *   BUSY         256 steps that a thread of the driver is to write are in streams already. Wait for
+ *                the first of them.
  *   UNSUPPORTED  This host has no CUDA driver, or the driver shows no GPU. Call tern_done_step when
  *                the device is done.
  *   INTERNAL     The driver failed; tern_error_text names the driver's call. Nothing went into the
@@ -226,8 +228,9 @@ struct tern_checksums {
  * tern_destroy wait for work in streams, as they do for steps.
  *
  *   INVALID      As for tern_done_step; the step is done or in a stream already; no context of the
- *                pool's GPU is current, or another one than at the first call; the stream is being
- *                captured into a graph; or the pages are not pages of one group.
+ *                pool's GPU is current, or the current context differs from that of the first
+ *                call; the stream is being captured into a graph; or the pages are not pages of
+ *                one group.
  *   DENIED       As for tern_done_step.
  *   UNSUPPORTED  The pool is in memory of the host; the daemon is older than this call; this
  *                libtern was built without kernels, or they have no code for this GPU; the GPU

@@ -105,7 +105,7 @@ struct tern_recorded {
  *              tern_error_text and *ret name the element. The connection stays usable.
  *   GONE       The turn is over, or the session is closed. Nothing was stored.
  *   CORRUPT    A page of the record memory was lost. Nothing was stored: prepare the record anew.
- *   BUSY       The daemon reads as many records as it may. Retry.
+ *   BUSY       The daemon is already reading its maximum number of records. Retry.
  *
  * After TIMED_OUT or DAEMON_LOST call tern_record_get to see whether the record exists. A repeated
  * put appends nothing twice: with a record it returns CONFLICT if the record exists; with NULL it
@@ -113,15 +113,15 @@ struct tern_recorded {
 TERN_API enum tern_err tern_record_put(struct tern *t, tern_session turn,
                                        const struct tern_new_record *record, uint32_t deadline_ms,
                                        struct tern_recorded *ret);
-/* Rolls the session back to the longest recorded list that `list` begins with: the list up to the
- * end of some record, or the empty list. `list` is a whole list without keys; n 0 drops all
- * records. With list NULL it is the list that was prepared and written (tern_record_prepare). The
- * records behind that one are dropped. If the session has committed more than what is left, its
- * table is dropped too: its pages are free when `step` has passed, the last step that may touch
- * them (or TERN_STEP_NONE). The call uses up the prepared list as a put does. Until the answer
- * arrives, all other calls on the session return BUSY, except tern_abort and the close. Afterwards
- * call tern_match with the prompt, whether the table was dropped (see ret->lengths) or not. The
- * call may be repeated, with NULL after a new prepare. Errors besides those of tern_record_prepare:
+/* Rolls the session back. The call keeps the records from record 0 on as long as their tokens
+ * together are a prefix of `list`, and drops all later records. `list` is a whole list without
+ * keys; n 0 drops all records. With list NULL it is the list that was prepared and written
+ * (tern_record_prepare). If the session has committed more than what is left, its table is dropped
+ * too: its pages are free when `step` has passed, the last step that may touch them (or
+ * TERN_STEP_NONE). The call uses up the prepared list as a put does. Until the answer arrives, all
+ * other calls on the session return BUSY, except tern_abort and the close. Afterwards call
+ * tern_match with the prompt, whether the table was dropped (see ret->lengths) or not. The call may
+ * be repeated, with NULL after a new prepare. Errors besides those of tern_record_prepare:
  *   INVALID    list is NULL, and no list to roll back to is prepared. Or more than blobs_kept - 1
  *              records would be dropped, counted over all rollbacks since the last append (15
  *              records for a session that merges), or the record that would be last has lost its
@@ -151,9 +151,9 @@ TERN_API enum tern_err tern_section_read(const struct tern_section *s, uint64_t 
 
 /* Allocates pages for a record of a list of ntokens tokens, or for a list to roll back to. *ret is
  * the caller's and names the memory of each section; write all of them, including `before`, because
- * the daemon compares the whole list. A list to roll back to has `before` alone, which is all of
- * it. If an earlier record of this turn was prepared and not put, the call drops that one, even if
- * the call itself is refused.
+ * the daemon compares the whole list. A list to roll back to has only the section `before`, which
+ * is the whole list. If an earlier record of this turn was prepared and not put, the call drops
+ * that one, even if the call itself is refused.
  *   INVALID    Two fields of `record` exclude each other: tern_error_text names both.
  *   CONFLICT   The list is not longer than the recorded list. Roll back first.
  *   QUOTA      The record memory has no room. Close sessions, or have record_memory raised.

@@ -45,13 +45,13 @@ struct tern_page {
 
 /* A change of the session's table: the entries [group][first ...] of the table are now these pages.
  * A run of a WINDOW group never names pages before the window, neither when they are added nor when
- * they are removed. Only the pages of the tokens from written - window on are valid, as far as
- * pages are allocated. Earlier pages no longer belong to the session when the step of the commit or
- * slide has passed. A RECURRENT group has one page, and first is 0. If from.index is not 0, the
- * engine copies page `from` into the run's page, in stream order, before it continues; `from` is a
- * state that the prefix tree keeps, and nobody writes it. Without `from`, the run's page has the
- * state of the written length; if nothing is written, the page is empty, as in the answer to the
- * first tern_extend of a session that begins at its first token. */
+ * they are removed. A page of the group is valid only if it covers a token at or after written -
+ * window. Earlier pages no longer belong to the session when the step of the commit or slide has
+ * passed. A RECURRENT group has one page, and first is 0. If from.index is not 0, the engine copies
+ * page `from` into the run's page, in stream order, before it continues; `from` is a state that the
+ * prefix tree keeps, and nobody writes it. Without `from`, the run's page has the state of the
+ * written length; if nothing is written, the page is empty, as in the answer to the first
+ * tern_extend of a session that begins at its first token. */
 struct tern_run {
     uint32_t group, first, n;
     const struct tern_page *pages;
@@ -129,14 +129,14 @@ struct tern_depths {
     uint32_t history;   /* of HISTORY alone: the engine may recompute the STATE of a short tail */
     uint32_t host;      /* depth after a Match and a tern_fetch from the host tier */
     uint32_t disk; /* depth after a Match and a tern_fetch from the disk; 0: not above `resumable`.
-                      If the list is sent in pieces, the disk may have more, since the search ends
-                      with the first piece that memory does not have whole. A Match returns the full
-                      depth */
+                      If the list is sent in pieces, the disk may have more, because the search
+                      stops at the first piece that is not completely in memory. A Match returns the
+                      full depth */
 };
 /* Returns how deep a prefix is in the tree, without any effect. tokens->base is 0. A list that is
  * too long for one request is sent in pieces.
- *   BUSY  What earlier pieces had found was evicted before the next piece, again and again. Repeat
- *         the call. */
+ *   BUSY  The list was sent in pieces, and other requests repeatedly evicted the prefix between two
+ *         pieces. Repeat the call. */
 TERN_API enum tern_err tern_peek(struct tern *t, uint64_t pool, const struct tern_namespace *ns,
                                  const struct tern_tokens *tokens, uint32_t deadline_ms,
                                  struct tern_depths *ret);
@@ -175,11 +175,10 @@ TERN_API enum tern_err tern_match(struct tern *t, tern_session s, const struct t
  *                   this tenant can have. tern_error_numbers has the number needed and the most
  *                   there can be. Request less; waiting does not help.
  *   INVALID         The lengths do not fit the session, or the session is retracted.
- *   BUSY            No record is free that the operation needs, for instance because too many
- *                   releases wait for a step: retry after the next step. Or the
- *                   operation would have to evict more than one request may, or to wait for a copy
- *                   to the host tier, or a submitted batch is too much work at once: retry in a
- *                   millisecond.
+ *   BUSY            A record that the operation needs is not free, for instance because too many
+ *                   releases wait for a step: retry after the next step. Or the operation would
+ *                   have to evict more than one request may, or to wait for a copy to the host
+ *                   tier, or a submitted batch is too much work at once: retry in a millisecond.
  *
  * A session before and after each call. C, W, A: its committed, written and allocated length. T:
  * the tokens in its list. F: the part of the list that the last tern_finish kept (see tern_abort).

@@ -113,7 +113,7 @@ class _Values:
     def _of_spans(self, spans: Spans) -> None:
         addresses = np.asarray(spans.addresses, np.uint64)
         if addresses.ndim != 2 or addresses.shape[1] != len(spans.sizes):
-            raise Invalid(f"addresses are of {addresses.shape}, and there are the sizes of {len(spans.sizes)} pieces")
+            raise Invalid(f"addresses has the shape {addresses.shape}: it needs one column for each of {len(spans.sizes)} pieces")
         iov = np.empty((*addresses.shape, 2), np.uint64)  # struct iovec
         iov[:, :, 0], iov[:, :, 1] = addresses, spans.sizes
         self._pieces: object = iov

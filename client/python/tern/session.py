@@ -425,7 +425,7 @@ class Session:
 
     def fetch_follow(self, ticket: str, *, step: int, deadline_ms: int = 0) -> Result:
         """Fetches as fetch_ticket does, from a source session that may still run: chunks arrive as
-        that session commits them, and the rest when it was handed over.
+        that session commits them, and the rest when it has been handed over.
 
         tern.Async has the form that does not block; fetch_wait reports the progress.
         """
@@ -443,7 +443,7 @@ class Session:
         return self._do(lib.tern_fetch_wait, deadline_ms, number("above", above))
 
     def fetch_pages(self, *, deadline_ms: int = 0) -> Result:
-        """Adds the pages that are still to arrive to the tables. Touch them only after that."""
+        """Adds the pages that are still to arrive to the tables. Touch them only when they have arrived."""
         return self._do(lib.tern_fetch_pages, deadline_ms)
 
     def hand_over(self, *, step: int, blob: bytes = b"", stands_ms: int = 0, deadline_ms: int = 0) -> Ticket:
@@ -628,8 +628,8 @@ class Turn(Session):
         return records.merge(all_records, last)
 
     def rollback(self, tokens: TokenList, *, step: int, deadline_ms: int = 0) -> Recorded:
-        """Rolls the session back to the longest recorded list that `tokens` begins with, and drops
-        the records behind it; [] drops all.
+        """Keeps the records from record 0 on as long as their tokens together are a prefix of
+        `tokens`, and drops all later records; [] drops all.
 
         If the session has committed more than is left, its table is dropped: match anew. `step` is
         the last step that may touch its pages.

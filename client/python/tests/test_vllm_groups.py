@@ -110,7 +110,7 @@ def brought(instance: Instance, common: int) -> int:
 
 
 def has_itself(instance: Instance, r: Asked, tokens: int) -> None:
-    """Fills vLLM's own prefix cache with so many tokens, without those that have left their
+    """Fills vLLM's own prefix cache with `tokens` tokens, without those that have left their
     windows."""
     instance.give(r, tokens, tokens)
     instance.compute(r, tokens)

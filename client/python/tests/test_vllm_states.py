@@ -40,7 +40,7 @@ def decode(daemons: tuple[Daemon, Daemon]) -> Iterator[Instance]:
 
 
 def computed(instance: Instance, name: str, *steps: int, **more: Any) -> Asked:
-    """Runs a request that computes so many tokens in each step."""
+    """Runs a request, with one engine step for each number of tokens in `steps`."""
     r = Asked(name, PROMPT[: sum(steps)], **more)
     instance.admit(r)
     for tokens in steps:

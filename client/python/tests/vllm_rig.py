@@ -251,7 +251,7 @@ class Instance:
         return max(computed + 1 - window, 0) // self.specs[group].block_size if window else 0
 
     def give(self, r: Asked, computed: int, tokens: int) -> None:
-        """Assigns blocks for so many tokens, of which `computed` are computed, and frees those that
+        """Assigns blocks for `tokens` tokens, of which `computed` are computed, and frees those that
         have left the window."""
         r.blocks = r.blocks or [[] for _ in self.specs]
         for group, table in enumerate(r.blocks):

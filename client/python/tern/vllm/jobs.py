@@ -21,7 +21,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Move:
-    """The copies of one request, one run for each group, for so many tokens."""
+    """The copies of one request, one run for each group, for `tokens` tokens."""
 
     request: str
     tokens: int
