@@ -16,7 +16,7 @@ fi
 certs=$(mktemp -d)
 trap 'rm -rf "$log" "$certs"' EXIT
 bash deploy/make-certs.sh "$certs" prefill decode
-echo "8 conversations of 6 turns through two daemons that prove by certificates who they are, seed 1:"
+echo "8 conversations of 6 turns through two daemons that authenticate each other by certificates, seed 1:"
 build/bin/tern-replay --spawn --tls "$certs" --sessions 8 --turns 6 --seed 1 --profile tiny
 echo
 echo "the same, all at once, in pools that hold a fraction of it: prefixes and whole sessions go to host memory and come back:"

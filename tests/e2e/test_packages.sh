@@ -138,7 +138,7 @@ systemctl stop ternd.socket ternd-tenant@default.socket
 sed -i 's/^tenants:/nonsense: 1\ntenants:/' /etc/tern/ternd.yaml
 if systemctl start ternd; then exit 1; fi # a wrong configuration is not retried
 [[ $(systemctl show -P ExecMainStatus ternd) == 2 && $(systemctl show -P NRestarts ternd) == 0 ]]
-echo all of it held
+echo all checks passed
 SCRIPT
     cat >"$ROOT/etc/systemd/system/tern-test.service" <<'UNIT'
 [Unit]
@@ -155,8 +155,8 @@ UNIT
     SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1 timeout 600 "${nspawn[@]}" -b >"$DIR/nspawn" 2>&1 </dev/null || true
     if [[ ! -s $ROOT/tern-test.log ]]; then
         echo "booted: systemd-nspawn cannot boot here: $(tail -n 3 "$DIR/nspawn" | tr -d '\r' | xargs -d '\n')"
-    elif grep -qx "all of it held" "$ROOT/tern-test.log"; then
-        echo "booted: socket activation, notify, reload, watchdog restart, tern-agent, tern-member, a wrong configuration: all of it held"
+    elif grep -qx "all checks passed" "$ROOT/tern-test.log"; then
+        echo "booted: socket activation, notify, reload, watchdog restart, tern-agent, tern-member, a wrong configuration: all checks passed"
     else
         cat "$ROOT/tern-test.log"
         fail "the unit in a booted folder"

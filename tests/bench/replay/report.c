@@ -217,13 +217,13 @@ static void print_table(struct run *r, const struct figures *f)
          percent(counted(&b->transferred_pages), pages));
     line("transferred bytes", f->transferred_bytes, "%.2f GB/s while a fetch was under way",
          f->transfer_gb_s);
-    line("bytes on the data sockets", f->socket_bytes, "%.2f %% of them",
+    line("bytes on the data sockets", f->socket_bytes, "%.2f %% of the transferred bytes",
          percent(f->socket_bytes, f->transferred_bytes));
     line("most pages in use", r->peak_pages, NULL, 0);
-    line("begun again (full pools etc.)",
-         counted(&b->prefill_retries) + counted(&b->decode_retries), NULL, 0);
+    line("restarted (full pools etc.)", counted(&b->prefill_retries) + counted(&b->decode_retries),
+         NULL, 0);
     line("sessions retracted", counted(&b->prefill_retracts) + counted(&b->decode_retracts),
-         "%.0f of them came back, every byte compared",
+         "%.0f of them recovered, every byte compared",
          (double)(counted(&b->prefill_recovers) + counted(&b->decode_recovers)));
     if (r->options->tickets)
         line("tickets", counted(&b->tickets), "%.0f sessions handed over once more",
@@ -263,6 +263,6 @@ bool report(struct run *r)
     if (wrong)
         fprintf(stderr, "tern-replay: %s%s%s\n", wrong, *said ? ": " : "", said);
     else if (!r->options->json)
-        printf("\nall of it held\n");
+        printf("\nall checks passed\n");
     return wrong == NULL;
 }

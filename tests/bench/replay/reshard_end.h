@@ -37,7 +37,7 @@ enum tern_err end_open(struct end *e, const char *socket, const char *name,
                        const struct tern_namespace *ns);
 void end_close(struct end *e);
 
-/* The pages of a session of so many tokens; `salt` makes its bytes differ from the next
+/* The pages of a session of `tokens` tokens; `salt` makes its bytes differ from the next
  * session's. */
 struct end_pages {
     struct engine_session *s;
