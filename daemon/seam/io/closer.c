@@ -169,7 +169,7 @@ bool closer_close(struct closer *closer, uint32_t lane, int fd, void (*done)(voi
     s->done = done;
     s->ctx = ctx;
     closer->stats.closing++;
-    io_threads_work(closer->threads, &s->task, lane);
+    io_threads_submit(closer->threads, &s->task, IO_TASK_WORK, lane, -1);
     return false;
 }
 

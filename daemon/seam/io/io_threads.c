@@ -341,8 +341,8 @@ static void ask(struct io_thread *t, struct item item)
         eventfd_wake(t->wake_fd);
 }
 
-static void hand_over(struct io_threads *threads, struct io_task *task, enum io_task_kind kind,
-                      uint32_t lane, int fd)
+void io_threads_submit(struct io_threads *threads, struct io_task *task, enum io_task_kind kind,
+                       uint32_t lane, int fd)
 {
     io_task_state_move(&task->state, IO_TASK_AWAY);
     task->kind = kind;
@@ -352,24 +352,8 @@ static void hand_over(struct io_threads *threads, struct io_task *task, enum io_
     ask(task->thread, (struct item){.task = task});
 }
 
-void io_threads_receive(struct io_threads *threads, struct io_task *task, uint32_t lane, int fd)
+void io_threads_cancel(struct io_task *task)
 {
-    hand_over(threads, task, IO_TASK_RECEIVE, lane, fd);
-}
-
-void io_threads_send(struct io_threads *threads, struct io_task *task, uint32_t lane, int fd)
-{
-    hand_over(threads, task, IO_TASK_SEND, lane, fd);
-}
-
-void io_threads_work(struct io_threads *threads, struct io_task *task, uint32_t lane)
-{
-    hand_over(threads, task, IO_TASK_WORK, lane, -1);
-}
-
-void io_threads_cancel(struct io_threads *threads, struct io_task *task)
-{
-    (void)threads;
     if (task->state != IO_TASK_AWAY)
         return;
     io_task_state_move(&task->state, IO_TASK_CALLED_BACK);

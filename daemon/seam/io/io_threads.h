@@ -68,12 +68,11 @@ void io_threads_destroy(struct io_threads *threads);
 bool io_threads_end(struct io_threads *threads, uint64_t until_ns);
 
 /* Submits the task to a thread: all tasks of one lane use the same thread, and a task keeps its
- * lane. Its `work`, `done` and `msg` are set, and it is not away. */
-void io_threads_receive(struct io_threads *threads, struct io_task *task, uint32_t lane, int fd);
-void io_threads_send(struct io_threads *threads, struct io_task *task, uint32_t lane, int fd);
-void io_threads_work(struct io_threads *threads, struct io_task *task, uint32_t lane);
+ * lane. Its `work`, `done` and `msg` are set, and it is not away. fd: -1 for plain work. */
+void io_threads_submit(struct io_threads *threads, struct io_task *task, enum io_task_kind kind,
+                       uint32_t lane, int fd);
 /* Cancels a task that is away: it comes back soon, -ECANCELED or its result. Not plain work. */
-void io_threads_cancel(struct io_threads *threads, struct io_task *task);
+void io_threads_cancel(struct io_task *task);
 
 struct io_threads_stats {
     uint32_t threads, away; /* away: tasks */

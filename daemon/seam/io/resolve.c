@@ -99,7 +99,7 @@ static void go_on(struct resolver *r)
             continue;
         lane->query = fifo_pop(&r->queued, struct query, link);
         query_state_move(&lane->query->state, QUERY_LOOKING_UP);
-        io_threads_work(r->threads, &lane->task, i);
+        io_threads_submit(r->threads, &lane->task, IO_TASK_WORK, i, -1);
     }
 }
 

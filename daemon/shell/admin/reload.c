@@ -100,7 +100,7 @@ bool reload_begin(struct daemon *d, bool dry_run)
     if (r->reading)
         return false;
     r->reading = true;
-    io_threads_work(r->threads, &r->task, 0);
+    io_threads_submit(r->threads, &r->task, IO_TASK_WORK, 0, -1);
     d->reload.dry_run = dry_run;
     d->reload.by_signal = false;
     return true;

@@ -199,11 +199,12 @@ bool io_threads_end(struct io_threads *threads, uint64_t until_ns)
     return true;
 }
 
-static void hand_over(struct io_threads *threads, struct io_task *task, enum io_task_kind kind,
-                      int fd)
+void io_threads_submit(struct io_threads *threads, struct io_task *task, enum io_task_kind kind,
+                       uint32_t lane, int fd)
 {
     uint32_t i = 0;
 
+    (void)lane;
     while (i < TASKS && away[i].used)
         i++;
     check(i < TASKS);
@@ -216,34 +217,15 @@ static void hand_over(struct io_threads *threads, struct io_task *task, enum io_
     later(&away[i], kind == IO_TASK_WORK ? STAGE_WORK : STAGE_POST);
 }
 
-void io_threads_receive(struct io_threads *threads, struct io_task *task, uint32_t lane, int fd)
-{
-    (void)lane;
-    hand_over(threads, task, IO_TASK_RECEIVE, fd);
-}
-
-void io_threads_send(struct io_threads *threads, struct io_task *task, uint32_t lane, int fd)
-{
-    (void)lane;
-    hand_over(threads, task, IO_TASK_SEND, fd);
-}
-
-void io_threads_work(struct io_threads *threads, struct io_task *task, uint32_t lane)
-{
-    (void)lane;
-    hand_over(threads, task, IO_TASK_WORK, -1);
-}
-
 void io_threads_stats(const struct io_threads *threads, struct io_threads_stats *ret)
 {
     *ret = (struct io_threads_stats){.threads = 1, .away = threads->away};
 }
 
-void io_threads_cancel(struct io_threads *threads, struct io_task *task)
+void io_threads_cancel(struct io_task *task)
 {
     struct away *a = away_of(task);
 
-    (void)threads;
     if (task->state != IO_TASK_AWAY)
         return;
     check(a);

@@ -59,7 +59,7 @@ static void receive(struct pair *p, uint32_t pieces)
     p->receive.done = came_back;
     p->receive.msg = (struct msghdr){.msg_iov = &p->iov, .msg_iovlen = 1};
     p->receive.msg.msg_flags = MSG_WAITALL;
-    io_threads_receive(threads, &p->receive, (uint32_t)(p - pair), p->fd[0]);
+    io_threads_submit(threads, &p->receive, IO_TASK_RECEIVE, (uint32_t)(p - pair), p->fd[0]);
 }
 
 static void until_back(const struct pair *p, uint32_t times)
@@ -149,11 +149,11 @@ TEST(io_threads_cancel_brings_a_task_back)
 {
     open_threads(1);
     receive(&pair[0], 2);
-    io_threads_cancel(threads, &pair[0].receive);
-    io_threads_cancel(threads, &pair[0].receive);
+    io_threads_cancel(&pair[0].receive);
+    io_threads_cancel(&pair[0].receive);
     until_back(&pair[0], 1);
     assert_int_equal(pair[0].res, -ECANCELED);
-    io_threads_cancel(threads, &pair[0].receive); /* it has returned already */
+    io_threads_cancel(&pair[0].receive); /* it has returned already */
     assert_int_equal(write(pair[0].fd[1], "x", 1), 1);
     for (int i = 0; i < 100; i++)
         io_run(io, 0);
@@ -176,7 +176,7 @@ TEST(io_threads_each_task_comes_back_once_whatever_is_cancelled)
             if ((round + i) % 3 != 0)
                 assert_true(write(pair[i].fd[1], bytes, sizeof bytes) == sizeof bytes);
             if ((round + i) % 3 != 1)
-                io_threads_cancel(threads, &pair[i].receive);
+                io_threads_cancel(&pair[i].receive);
         }
         for (uint32_t i = 0; i < PAIRS; i++) {
             uint8_t rest[sizeof bytes];
@@ -213,11 +213,11 @@ TEST(io_threads_cancel_holds_beside_a_piece_that_has_come)
     open_threads(1);
     assert_int_equal(sem_init(&begun, 0, 0) | sem_init(&go_on, 0, 0), 0);
     receive(&pair[0], 2);
-    io_threads_work(threads, &busy.receive, 0);
+    io_threads_submit(threads, &busy.receive, IO_TASK_WORK, 0, -1);
     while (sem_wait(&begun) != 0)
         ;
     assert_int_equal(write(pair[0].fd[1], bytes, sizeof bytes), sizeof bytes);
-    io_threads_cancel(threads, &pair[0].receive);
+    io_threads_cancel(&pair[0].receive);
     sem_post(&go_on);
     until_back(&pair[0], 1);
     until_back(&busy, 1);
@@ -232,7 +232,7 @@ TEST(io_threads_plain_work_is_counted_until_it_is_back)
     for (uint32_t i = 0; i < PAIRS; i++) {
         pair[i].receive.work = piece_came;
         pair[i].receive.done = came_back;
-        io_threads_work(threads, &pair[i].receive, i);
+        io_threads_submit(threads, &pair[i].receive, IO_TASK_WORK, i, -1);
     }
     io_threads_stats(threads, &stats);
     assert_int_equal(stats.threads, 2);
@@ -254,7 +254,7 @@ TEST(io_threads_end_leaves_what_is_away_and_waits_for_what_comes)
     receive(&pair[0], 1);
     assert_false(io_threads_end(threads, io_now_ns()));
     assert_int_equal(pair[0].back, 0);
-    io_threads_cancel(threads, &pair[0].receive);
+    io_threads_cancel(&pair[0].receive);
     assert_true(io_threads_end(threads, UINT64_MAX));
     threads = NULL;
     assert_int_equal(pair[0].back, 1);

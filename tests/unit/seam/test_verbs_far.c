@@ -506,11 +506,13 @@ TEST(verbs_far_offer_to_read_is_refused_by_name)
     link_end();
 }
 
-void __wrap_io_threads_work(struct io_threads *t, struct io_task *task, uint32_t lane);
+void __wrap_io_threads_submit(struct io_threads *t, struct io_task *task, enum io_task_kind kind,
+                              uint32_t lane, int fd);
 
-void __wrap_io_threads_work(struct io_threads *t, struct io_task *task, uint32_t lane)
+void __wrap_io_threads_submit(struct io_threads *t, struct io_task *task, enum io_task_kind kind,
+                              uint32_t lane, int fd)
 {
-    (void)t, (void)task, (void)lane;
+    (void)t, (void)task, (void)kind, (void)lane, (void)fd;
 }
 
 /* The peer is a daemon of an older version, which agrees to no push: its pages take another way,

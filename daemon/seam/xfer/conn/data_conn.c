@@ -45,13 +45,13 @@ static uint32_t lane_of(const struct data_conn *conn)
 static void cancel_receive(struct data_conn *conn)
 {
     io_cancel(conn->xfer->config.io, &conn->recv_op);
-    io_threads_cancel(conn->xfer->threads, &conn->recv_task);
+    io_threads_cancel(&conn->recv_task);
 }
 
 void data_conn_cancel_send(struct data_conn *conn)
 {
     io_cancel(conn->xfer->config.io, &conn->send_op);
-    io_threads_cancel(conn->xfer->threads, &conn->send_task);
+    io_threads_cancel(&conn->send_task);
 }
 
 struct data_conn *data_conn_take(struct xfer *xfer, struct transport *t, int fd)
@@ -347,7 +347,7 @@ void data_conn_send_pages(struct data_conn *conn, uint32_t n, uint64_t bytes,
     conn->send_task.done = done;
     conn->send_task.msg.msg_flags = MSG_WAITALL;
     walk_piece(conn, &conn->send_task, DATA_SEND_PIECE);
-    io_threads_send(conn->xfer->threads, &conn->send_task, lane_of(conn), conn->fd);
+    io_threads_submit(conn->xfer->threads, &conn->send_task, IO_TASK_SEND, lane_of(conn), conn->fd);
 }
 
 /* ------------------------------------------------------------------ receiving */
@@ -446,7 +446,8 @@ void data_conn_receive_pages(struct data_conn *conn, uint32_t n, uint64_t bytes)
     conn->recv_task.done = pages_received;
     conn->recv_task.msg.msg_flags = 0;
     data_conn_await(conn, walk_piece(conn, &conn->recv_task, DATA_RECV_BYTES));
-    io_threads_receive(conn->xfer->threads, &conn->recv_task, lane_of(conn), conn->fd);
+    io_threads_submit(conn->xfer->threads, &conn->recv_task, IO_TASK_RECEIVE, lane_of(conn),
+                      conn->fd);
 }
 
 void data_conn_stop_writing(struct xfer *xfer, uint32_t pull)

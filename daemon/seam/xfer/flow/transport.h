@@ -55,7 +55,7 @@ struct transport_ops {
 
     /* Returns the bytes that `create` allocates. NULL: none. */
     uint64_t (*bytes)(const struct xfer_config *config, uint32_t sums_per_page);
-    /* Returns how many tasks of io_threads_work it may have at a time. NULL: none. */
+    /* Returns how many tasks of plain work (io_threads.h) it may have at a time. NULL: none. */
     uint32_t (*works)(const struct xfer_config *config);
     /* Returns OK and leaves t->own NULL if the transport is not in use here. */
     enum tern_err (*create)(struct transport *t);

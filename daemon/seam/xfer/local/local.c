@@ -178,7 +178,7 @@ static void copy_begin(struct transport *t, struct local_copy *c, uint32_t peer_
     c->task.done = copied;
     pull_hold(xfer, c->pull);
     serve_hold(xfer, c->serve.slot);
-    io_threads_work(xfer->threads, &c->task, (uint32_t)(c - l->copy));
+    io_threads_submit(xfer->threads, &c->task, IO_TASK_WORK, (uint32_t)(c - l->copy), -1);
 }
 
 static void local_pump(struct transport *t, uint32_t peer_link)

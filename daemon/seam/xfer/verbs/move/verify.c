@@ -89,5 +89,5 @@ void piece_verify(struct verbs *v, struct verbs_piece *piece, const uint64_t *st
     memset(piece->right, 0, sizeof piece->right);
     piece->task.work = verify_pages;
     pull_hold(v->xfer, piece->pull);
-    io_threads_work(v->xfer->threads, &piece->task, lane);
+    io_threads_submit(v->xfer->threads, &piece->task, IO_TASK_WORK, lane, -1);
 }

@@ -139,5 +139,6 @@ void setup_give(struct verbs *v, struct verbs_path *p, enum verbs_job job)
     check(p->job == JOB_NONE && job != JOB_NONE);
     p->job = job;
     p->task.work = run;
-    io_threads_work(v->threads, &p->task, job == JOB_STOP || job == JOB_END ? ENDS : SETS_UP);
+    io_threads_submit(v->threads, &p->task, IO_TASK_WORK,
+                      job == JOB_STOP || job == JOB_END ? ENDS : SETS_UP, -1);
 }
