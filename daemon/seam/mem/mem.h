@@ -12,7 +12,6 @@
 #define SEAM_MEM_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "base/tern_err.h"

@@ -6,7 +6,6 @@
 #define SEAM_MEM_REGION_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "base/tern_err.h"

@@ -6,17 +6,12 @@
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/check.h"
 #include "base/container.h"
-#include "base/undumped.h"
-#include "seam/io/tcp_listen.h"
 #include "seam/mem/mem_pack.h"
-#include "seam/mem/numa.h"
 
 /* ------------------------------------------------------------------ slots */
 

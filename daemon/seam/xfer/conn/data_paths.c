@@ -4,8 +4,6 @@
  * others continue, and it is called again after a pause that doubles. If no path is left, the pause
  * does not apply, since waiting work has no other way. Called by the transports and by
  * data_conn.c. */
-#include <errno.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

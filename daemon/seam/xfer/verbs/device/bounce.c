@@ -9,7 +9,6 @@
  * window, and never the slot of another piece. */
 #include <errno.h>
 #include <stdio.h>
-#include <sys/mman.h>
 
 #include "base/check.h"
 #include "base/undumped.h"

@@ -31,7 +31,6 @@
 
 #include "base/prng.h"
 #include "seam/mem/mem_touch.h"
-#include "seam/mem/mem_verify.h"
 #include "seam/own_threads.h"
 
 struct self_test {
