@@ -288,7 +288,9 @@ static void pages_came(struct reader *r, const uint8_t *bytes, uint64_t at, uint
     struct mem *mem = r->t->disk->config.mem;
 
     while (r->page < run->first + run->n) {
-        uint64_t region_bytes = mem_page_bytes(mem, r->job->pool, r->job->page[r->page].group), n;
+        uint64_t region_bytes =
+                     mem_group(mem, r->job->pool, r->job->page[r->page].group)->page_bytes,
+                 n;
         uint64_t next = r->job->from[r->page].body_at;
 
         if (r->begun)

@@ -146,18 +146,17 @@ static bool put_unit(struct stream *s, const uint8_t *from, uint64_t bytes, uint
 static bool put_page(struct stream *s, const struct page_at *page)
 {
     struct mem *mem = s->t->disk->config.mem;
-    uint32_t units = mem_units(mem, page->pool, page->group);
+    const struct group_layout *g = mem_group(mem, page->pool, page->group);
     uint32_t regions = mem_place(mem, page->pool)->transfer_regions;
-    uint64_t page_bytes = mem_page_bytes(mem, page->pool, page->group);
     const uint64_t *sums = mem_sums(mem, page->record);
 
     for (uint32_t r = 0; r < regions; r++) {
         const uint8_t *base = mem_page(mem, page->pool, r, page->group, page->index);
 
-        for (uint32_t u = 0; u < units; u++) {
-            uint64_t from, to = checksum_unit_span(page_bytes, units, u, &from);
+        for (uint32_t u = 0; u < g->units; u++) {
+            uint64_t from, to = checksum_unit_span(g->page_bytes, g->units, u, &from);
 
-            if (!put_unit(s, base + from, to - from, sums[r * units + u]))
+            if (!put_unit(s, base + from, to - from, sums[r * g->units + u]))
                 return false;
         }
     }
@@ -208,9 +207,9 @@ static void build_head(const struct stream *s, uint32_t i, const struct page_at 
         if (k == 0 || g != page[k - 1].group) {
             check(ret->nruns < GROUPS_MAX);
             run = &ret->run[ret->nruns++];
-            run->units = mem_units(disk->config.mem, pool, g);
+            run->units = mem_group(disk->config.mem, pool, g)->units;
             run->regions = mem_place(disk->config.mem, pool)->transfer_regions;
-            run->page_bytes = mem_page_bytes(disk->config.mem, pool, g);
+            run->page_bytes = mem_group(disk->config.mem, pool, g)->page_bytes;
         }
         run->pages++;
     }

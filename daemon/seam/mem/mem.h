@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/check.h"
 #include "base/tern_err.h"
 #include "core/core.h"
 
@@ -92,23 +93,30 @@ struct pool_place {
 };
 /* The place of a pool that was set; valid until it is set again. */
 const struct pool_place *mem_place(const struct mem *mem, uint32_t pool);
+/* The pages of one of its groups, in one region. */
+static inline const struct group_layout *mem_group(const struct mem *mem, uint32_t pool,
+                                                   uint32_t group)
+{
+    const struct pool_place *place = mem_place(mem, pool);
+
+    check(group < place->ngroups);
+    return &place->group[group];
+}
 
 /* For mem_touch.h, and for the kernel where mem_far_at returns NULL. */
 void *mem_page(const struct mem *mem, uint32_t pool, uint32_t region, uint32_t group,
                uint32_t index);
-uint64_t mem_page_bytes(const struct mem *mem, uint32_t pool, uint32_t group); /* of one region */
 /* Copies an arrived, verified page and its checksums to the regions that transfers do not carry.
  * Any thread that has the page in work. Returns false if memory of those regions is gone. */
 bool mem_spread(struct mem *mem, uint32_t pool, const struct page_at *page);
-uint32_t mem_units(const struct mem *mem, uint32_t pool, uint32_t group);
 /* What a transfer carries of one page: bytes, and their checksums. */
 static inline uint64_t mem_transfer_bytes(const struct mem *mem, uint32_t pool, uint32_t group)
 {
-    return mem_page_bytes(mem, pool, group) * mem_place(mem, pool)->transfer_regions;
+    return mem_group(mem, pool, group)->page_bytes * mem_place(mem, pool)->transfer_regions;
 }
 static inline uint32_t mem_transfer_sums(const struct mem *mem, uint32_t pool, uint32_t group)
 {
-    return mem_units(mem, pool, group) * mem_place(mem, pool)->transfer_regions;
+    return mem_group(mem, pool, group)->units * mem_place(mem, pool)->transfer_regions;
 }
 uint32_t mem_page_records(const struct mem *mem); /* as configured */
 /* A whole region of a tenant's device tier, for registration with a device. */

@@ -176,17 +176,16 @@ static void page_seal(struct landing *l, uint32_t i)
 {
     const struct page_at *page = &l->pages[i];
     uint64_t *sums = mem_sums(l->mem, page->record);
-    uint64_t bytes = mem_page_bytes(l->mem, l->pool, page->group);
-    uint32_t units = mem_units(l->mem, l->pool, page->group);
+    const struct group_layout *g = mem_group(l->mem, l->pool, page->group);
 
-    for (uint32_t r = 0; r < mem_place(l->mem, l->pool)->regions; r++, sums += units) {
+    for (uint32_t r = 0; r < mem_place(l->mem, l->pool)->regions; r++, sums += g->units) {
         const struct reshard_end whole = {.rank = r, .page = i};
         const uint8_t *at = place_of(l, &whole);
 
-        if (l->far && !mem_far_sums(l->far, at, bytes, units, sums))
+        if (l->far && !mem_far_sums(l->far, at, g->page_bytes, g->units, sums))
             l->lost = true;
-        for (uint32_t unit = 0; !l->far && unit < units; unit++) {
-            uint64_t from, end = checksum_unit_span(bytes, units, unit, &from);
+        for (uint32_t unit = 0; !l->far && unit < g->units; unit++) {
+            uint64_t from, end = checksum_unit_span(g->page_bytes, g->units, unit, &from);
 
             sums[unit] = checksum_unit(at + from, end - from);
         }

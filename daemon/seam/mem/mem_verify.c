@@ -18,8 +18,8 @@ void mem_verify_begin(struct mem_verify *v, struct mem *mem, uint32_t pool,
     v->page = *page;
     v->pool = pool;
     v->regions = mem_place(mem, pool)->transfer_regions;
-    v->units = mem_units(mem, pool, page->group);
-    v->page_bytes = mem_page_bytes(mem, pool, page->group);
+    v->units = mem_group(mem, pool, page->group)->units;
+    v->page_bytes = mem_group(mem, pool, page->group)->page_bytes;
     v->region = v->unit = 0;
     v->hashed = v->in_unit = 0;
     v->wrong = false;

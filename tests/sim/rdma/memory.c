@@ -427,13 +427,12 @@ const struct pool_place *mem_place(const struct mem *mem, uint32_t pool)
     place->regions = rw.cfg.regions;
     place->transfer_regions = rw.cfg.transfer_regions;
     memcpy(place->region, regions_of(mem->node, pool), rw.cfg.regions);
+    place->ngroups = rw.cfg.groups;
+    for (uint32_t g = 0; g < rw.cfg.groups; g++) {
+        place->group[g].page_bytes = rw.cfg.page_bytes[g];
+        place->group[g].units = rw.cfg.units[g];
+    }
     return place;
-}
-
-uint64_t mem_page_bytes(const struct mem *mem, uint32_t pool, uint32_t group)
-{
-    (void)mem, (void)pool;
-    return rw.cfg.page_bytes[group];
 }
 
 bool mem_spread(struct mem *mem, uint32_t pool, const struct page_at *page)
@@ -453,12 +452,6 @@ bool mem_spread(struct mem *mem, uint32_t pool, const struct page_at *page)
         memcpy(sums + r * units, sums, units * sizeof *sums);
     }
     return true;
-}
-
-uint32_t mem_units(const struct mem *mem, uint32_t pool, uint32_t group)
-{
-    (void)mem, (void)pool;
-    return rw.cfg.units[group];
 }
 
 uint32_t mem_page_records(const struct mem *mem)

@@ -85,8 +85,8 @@ TEST(mem_page_lies_where_the_layout_says)
     other = mem_page(rig.mem, 0, 1, 0, 0);
     assert_ptr_equal(mem_page(rig.mem, 0, 0, 0, 3), base + 3 * 16384);
     assert_ptr_equal(mem_page(rig.mem, 0, 1, 1, 5), other + 5 * 4096);
-    assert_int_equal(mem_page_bytes(rig.mem, 0, 1), 4096);
-    assert_int_equal(mem_units(rig.mem, 0, 1), 3);
+    assert_int_equal(mem_group(rig.mem, 0, 1)->page_bytes, 4096);
+    assert_int_equal(mem_group(rig.mem, 0, 1)->units, 3);
     assert_int_equal(mem_place(rig.mem, 0)->transfer_regions, 2);
 }
 

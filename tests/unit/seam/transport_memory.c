@@ -108,7 +108,8 @@ static uint64_t copy_some(struct transport *t, struct job *job, uint64_t most)
     const struct batch *b = &t->xfer->batch[job->part.batch];
     struct page_cursor *c = &job->cursor;
     uint32_t i = job->part.first + c->page, group = b->page[i].group;
-    uint64_t left = mem_page_bytes(mem, b->pool, group) - c->at, n = left < most ? left : most;
+    uint64_t left = mem_group(mem, b->pool, group)->page_bytes - c->at,
+             n = left < most ? left : most;
     uint8_t *to = mem_page(mem, b->pool, c->region, group, b->page[i].index);
     uint8_t *at = mem_page(from, job->peer->xfer->serve[job->serve.slot].pool, c->region, group,
                            b->ref[i].index);

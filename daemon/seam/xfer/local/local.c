@@ -47,7 +47,7 @@ static bool page_copied(struct local_copy *c, uint32_t i, const uint64_t *sums)
     const struct batch *batch = &xfer->batch[c->part.batch];
     const uint32_t k = c->part.first + i, from = xfer->serve[c->serve.slot].pool;
     const struct page_at *page = batch_pages(batch, k);
-    const uint64_t bytes = mem_page_bytes(mem, batch->pool, page->group);
+    const uint64_t bytes = mem_group(mem, batch->pool, page->group)->page_bytes;
     struct arrival a;
 
     arrival_begin(&a, xfer, c->part.batch, k, sums);

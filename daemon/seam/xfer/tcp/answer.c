@@ -72,7 +72,7 @@ static void gather(struct data_conn *conn, struct data_gather *g)
             continue;
         for (; c.region < regions; c.region++, c.at = 0) {
             uint8_t *at = mem_page(mem, pool, c.region, e->group, e->index);
-            uint64_t n = mem_page_bytes(mem, pool, e->group) - c.at;
+            uint64_t n = mem_group(mem, pool, e->group)->page_bytes - c.at;
 
             conn->send_serve = r->serve.slot;
             if (data_gather_add(g, at + c.at, n) < n)

@@ -80,7 +80,7 @@ static bool target_pages(struct data_conn *conn, const struct batch_part *part,
             continue;
         for (; c.region < regions; c.region++, c.at = 0) {
             uint8_t *at = mem_page(mem, batch->pool, c.region, page->group, page->index);
-            uint64_t n = mem_page_bytes(mem, batch->pool, page->group) - c.at;
+            uint64_t n = mem_group(mem, batch->pool, page->group)->page_bytes - c.at;
 
             if (data_gather_add(t, at + c.at, n) < n)
                 return false;
@@ -176,7 +176,7 @@ static uint64_t take_page_bytes(struct data_conn *conn, const struct batch_part 
     const struct mem *mem = conn->xfer->config.mem;
     const struct batch *batch = &conn->xfer->batch[part->batch];
     uint32_t i = part->first + c->cursor.page;
-    const uint64_t bytes = mem_page_bytes(mem, batch->pool, batch_pages(batch, i)->group);
+    const uint64_t bytes = mem_group(mem, batch->pool, batch_pages(batch, i)->group)->page_bytes;
 
     if (c->cursor.at == 0 && c->cursor.region == 0)
         arrival_begin(&c->arrival, conn->xfer, part->batch, i, sums_of(conn));

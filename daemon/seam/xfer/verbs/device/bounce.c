@@ -184,7 +184,7 @@ static uint64_t landing_next(struct landing *l, const struct mem *mem, uint64_t 
 
     for (uint32_t n = 0; some < bytes && l->at.region < l->regions && n < XFER_PIECE_PARTS; n++) {
         const struct page_at *page = &l->batch->page[l->piece->first + l->at.page];
-        uint64_t page_bytes = mem_page_bytes(mem, l->batch->pool, page->group),
+        uint64_t page_bytes = mem_group(mem, l->batch->pool, page->group)->page_bytes,
                  rest = page_bytes - l->at.at, take = rest < bytes - some ? rest : bytes - some;
         uint8_t *to = mem_page(mem, l->batch->pool, l->at.region, page->group, page->index);
 

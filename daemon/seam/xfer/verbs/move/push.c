@@ -90,7 +90,7 @@ static bool runs_of_pages(struct verbs *v, const struct verbs_path *p, const str
 
             if (!runs_add_page(runs, domain,
                                mem_page(mem, batch->pool, r, page->group, page->index),
-                               mem_page_bytes(mem, batch->pool, page->group)))
+                               mem_group(mem, batch->pool, page->group)->page_bytes))
                 return false;
         }
     return true;

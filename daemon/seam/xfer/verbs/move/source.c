@@ -84,7 +84,7 @@ static bool writes_next(struct verbs *v, const struct verbs_path *p, struct data
     const struct xfer_entry *e = &in->entry[in->cursor.page];
     const struct xfer_run *run = &in->runs[in->run];
     const struct xfer_mr *theirs = peer_mr(p, run->region, run->offset);
-    uint64_t page_bytes = mem_page_bytes(mem, pool, e->group);
+    uint64_t page_bytes = mem_group(mem, pool, e->group)->page_bytes;
     uint32_t most = (uint32_t)least(rail_of(v, p)->max_msg, VERBS_WRITE_BYTES);
     uint8_t *at =
         (uint8_t *)mem_page(mem, pool, in->cursor.region, e->group, e->index) + in->cursor.at;

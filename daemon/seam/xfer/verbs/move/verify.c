@@ -17,7 +17,7 @@ static bool page_is_right(struct xfer *xfer, const struct verbs_piece *piece, ui
 {
     const struct batch *batch = &xfer->batch[piece->verified];
     uint64_t bytes =
-        mem_page_bytes(xfer->config.mem, batch->pool, batch->page[piece->first + i].group);
+        mem_group(xfer->config.mem, batch->pool, batch->page[piece->first + i].group)->page_bytes;
     uint32_t regions = mem_place(xfer->config.mem, batch->pool)->transfer_regions;
     struct arrival a;
 
