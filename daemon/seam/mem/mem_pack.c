@@ -8,8 +8,8 @@
 
 struct packing {
     const struct iovec *next;
-    uint8_t *in;        /* pack: where the next stretch goes; NULL: unpack */
-    const uint8_t *out; /* unpack: where the next stretch comes from */
+    uint8_t *packed; /* of the next stretch; unpack: only read */
+    bool unpack;
     uint64_t left;
 };
 
@@ -20,17 +20,14 @@ static void pack_touch(void *ctx)
     while (p->left > 0) {
         const struct iovec *s = p->next++;
         uint64_t n = s->iov_len < p->left ? s->iov_len : p->left;
-        const uint8_t *out = p->out;
-        uint8_t *in = p->in;
+        uint8_t *packed = p->packed;
 
         p->left -= n; /* after lost memory, resume behind it */
-        if (in) {
-            p->in += n;
-            memcpy(in, s->iov_base, n);
-        } else {
-            p->out += n;
-            memcpy(s->iov_base, out, n);
-        }
+        p->packed += n;
+        if (p->unpack)
+            memcpy(s->iov_base, packed, n);
+        else
+            memcpy(packed, s->iov_base, n);
     }
 }
 
@@ -65,22 +62,19 @@ static bool pack_far(const struct mem *mem, struct packing *p)
 
         if (n > 0) {
             mem_fault_not_owner();
-            ok = mem_far(mem)->pack(mem_far(mem)->ctx, p->next, n,
-                                    p->in ? p->in : (uint8_t *)(uintptr_t)p->out, !p->in);
+            ok = mem_far(mem)->pack(mem_far(mem)->ctx, p->next, n, p->packed, p->unpack);
         } else {
             const struct iovec *s = p->next;
 
             stretches = 1;
             n = s->iov_len < p->left ? s->iov_len : p->left;
-            ok = p->in ? mem_get(mem, p->in, s->iov_base, n) : mem_put(mem, s->iov_base, p->out, n);
+            ok = p->unpack ? mem_put(mem, s->iov_base, p->packed, n)
+                           : mem_get(mem, p->packed, s->iov_base, n);
         }
         all = ok && all;
         p->next += stretches;
         p->left -= n;
-        if (p->in)
-            p->in += n;
-        else
-            p->out += n;
+        p->packed += n;
     }
     return all;
 }
@@ -101,11 +95,14 @@ bool mem_pack_needed(const struct mem *mem, const struct iovec *stretches, uint3
 
 bool mem_pack(const struct mem *mem, uint8_t *packed, const struct iovec *stretches, uint64_t n)
 {
-    return pack_any(mem, &(struct packing){.next = stretches, .in = packed, .left = n});
+    return pack_any(mem, &(struct packing){.next = stretches, .packed = packed, .left = n});
 }
 
 bool mem_unpack(const struct mem *mem, const struct iovec *stretches, const uint8_t *packed,
                 uint64_t n)
 {
-    return pack_any(mem, &(struct packing){.next = stretches, .out = packed, .left = n});
+    return pack_any(mem, &(struct packing){.next = stretches,
+                                           .packed = (uint8_t *)(uintptr_t)packed,
+                                           .unpack = true,
+                                           .left = n});
 }
