@@ -246,8 +246,9 @@ static bool whole_end(const struct copy *c, bool asked)
     return copy_end(c) && ok;
 }
 
-bool cuda_zero(struct cuda_device *d, uint8_t *at, uint64_t n)
+static bool far_zero(void *ctx, void *at, uint64_t n)
 {
+    struct cuda_device *d = cuda_device_at(ctx, at);
     struct copy c;
 
     if (!copy_begin(&c, d, at, n))
@@ -255,11 +256,6 @@ bool cuda_zero(struct cuda_device *d, uint8_t *at, uint64_t n)
     return whole_end(
         &c, cuda_did(d, "cuMemsetD8Async",
                      d->cuda->driver.set_async((CUdeviceptr)(uintptr_t)at, 0, n, c.lane->stream)));
-}
-
-static bool far_zero(void *ctx, void *at, uint64_t n)
-{
-    return cuda_zero(cuda_device_at(ctx, at), at, n);
 }
 
 bool cuda_copy_direct(struct cuda_device *d, uint8_t *to, const uint8_t *from, uint64_t n,

@@ -100,8 +100,8 @@ static bool tried(struct cuda *c, struct cuda_pair *p, struct cuda_device *d,
     ok = mem_far_put(&c->far, there, bytes, sizeof bytes) &&
          cuda_copy_direct(d, here, there, sizeof bytes, &result) &&
          mem_far_get(&c->far, came, here, sizeof came);
-    ok = cuda_zero(d, here, sizeof bytes) && ok;
-    ok = cuda_zero(other, there, sizeof bytes) && ok;
+    ok = c->far.zero(c, here, sizeof bytes) && ok;
+    ok = c->far.zero(c, there, sizeof bytes) && ok;
     if (result != CUDA_SUCCESS)
         return pair_did(c, p, "cuMemcpyDtoDAsync", result);
     if (!ok)

@@ -101,7 +101,6 @@ bool cuda_launch(struct cuda_device *d, const struct cuda_lane *l, enum kernels_
 /* Makes the lanes; the device's context is current. Returns the call that failed, or NULL. */
 const char *cuda_lanes_create(struct cuda_device *d, CUresult *ret);
 void cuda_lanes_destroy(struct cuda_device *d);
-bool cuda_zero(struct cuda_device *d, uint8_t *at, uint64_t n);
 /* Copies by one call, in a lane of d, which has access to both. *ret: the driver's result of it.
  * Returns false if it was refused, which the caller judges, or the device is lost. */
 bool cuda_copy_direct(struct cuda_device *d, uint8_t *to, const uint8_t *from, uint64_t n,

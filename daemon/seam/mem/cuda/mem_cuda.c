@@ -312,7 +312,7 @@ enum tern_err cuda_region_create(struct cuda *c, const char *uuid, uint64_t byte
         r->fd = -1;
     TRY(called(c, uuid, "cuMemExportToShareableHandle", result, ret_why));
     fcntl(r->fd, F_SETFD, FD_CLOEXEC);
-    if (!cuda_zero(d, r->base, r->bytes)) {
+    if (!c->far.zero(c, r->base, r->bytes)) {
         snprintf(why_text, sizeof why_text, "%s: its memory could not be zeroed: %s", uuid, d->why);
         return refused(ret_why);
     }
