@@ -239,12 +239,6 @@ void xfer_serve_stop(struct xfer *xfer, const struct action *act)
 {
     serve_stop(xfer, act->serve.serve);
     data_conns_serve_stopped(xfer, act->serve.serve);
-    for (uint32_t i = 0; i < xfer->ntransports; i++) {
-        struct transport *t = &xfer->transport[i];
-
-        if (t->own && t->ops->serve_stopped)
-            t->ops->serve_stopped(t, act->serve.serve);
-    }
     serve_release(xfer, act->serve.serve.slot);
 }
 

@@ -156,6 +156,8 @@ static void answer(struct transport *t, struct job *job)
 
 static void step(struct transport *t, struct job *job)
 {
+    if (job->state == JOB_COPIES && !serve_active(job->peer->xfer, job->serve))
+        job->state = JOB_UNSERVED;
     for (uint64_t n = 0; job->state == JOB_COPIES && n < STEP_BYTES;) {
         while (job->cursor.page < job->part.n && !xfer_bit(job->given, job->cursor.page))
             job->cursor.page++;
@@ -202,17 +204,6 @@ static bool holds(const struct transport *t, uint32_t pull)
     return job_for(t, pull) != NULL;
 }
 
-static void serve_stopped(struct transport *t, struct serve_id serve)
-{
-    for (uint32_t s = 0; s < SIDES_MAX; s++)
-        for (uint32_t i = 0; sides[s] && i < sides[s]->xfer->config.links; i++) {
-            struct job *job = job_of(sides[s], i);
-
-            if (job->state == JOB_COPIES && job->peer == t && serve_id_equal(job->serve, serve))
-                job->state = JOB_UNSERVED;
-        }
-}
-
 static enum tern_err create(struct transport *t)
 {
     uint32_t s = 0;
@@ -254,5 +245,4 @@ const struct transport_ops memory_transport = {.name = "memory",
                                                .pump = pump,
                                                .drop = drop,
                                                .holds = holds,
-                                               .serve_stopped = serve_stopped,
                                                .poll = poll};

@@ -76,9 +76,6 @@ struct transport_ops {
     /* Returns true if the transport holds that pull. Cross-checks the count of holds. */
     bool (*holds)(const struct transport *t, uint32_t pull);
     bool (*reads)(const struct transport *t, uint32_t serve); /* likewise for reads; NULL: never */
-    /* The core stopped a serve: no new read of its pages may begin. Reads under way are cancelled
-     * or waited for, and hold the serve until then. NULL: `over` does it. */
-    void (*serve_stopped)(struct transport *t, struct serve_id serve);
 
     /* From here on NULL means: nothing to do. */
     void (*link_down)(struct transport *t, uint32_t peer_link); /* after the link's pulls broke */
