@@ -126,7 +126,7 @@ static uint64_t copy_some(struct transport *t, struct job *job, uint64_t most)
     c->at = 0;
     if (++c->region == mem_place(mem, b->pool)->transfer_regions) {
         *c = (struct page_cursor){.page = c->page + 1};
-        arrival_end(t->xfer, job->part.batch, i, arrival_landed(&job->arrival));
+        arrival_end(t->xfer, job->part.batch, i, mem_verify_landed(&job->arrival.verify));
     }
     return n;
 }

@@ -642,11 +642,6 @@ void arrival_reached(struct arrival *a, uint32_t region, uint64_t to)
     a->at = to < a->verify.page_bytes ? to : 0;
 }
 
-bool arrival_landed(struct arrival *a)
-{
-    return mem_verify_landed(&a->verify);
-}
-
 void arrival_end(struct xfer *xfer, uint32_t number, uint32_t i, bool right)
 {
     struct batch *batch = &xfer->batch[number];

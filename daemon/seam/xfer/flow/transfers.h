@@ -335,16 +335,15 @@ struct arrival {
     struct mem_verify verify;
 };
 
-/* sums: the source's checksums, [region * units + unit], borrowed until arrival_landed. */
+/* sums: the source's checksums, [region * units + unit], borrowed until mem_verify_landed. */
 void arrival_begin(struct arrival *a, struct xfer *xfer, uint32_t batch, uint32_t i,
                    const uint64_t *sums);
 /* The bytes [0, to) of that region have arrived where mem.h says. Regions come in order. */
 void arrival_reached(struct arrival *a, uint32_t region, uint64_t to);
-/* All bytes have arrived. Returns false if they do not match their checksums. */
-bool arrival_landed(struct arrival *a);
-/* Likewise for a resharded span, whose bytes came by its plan; sums: of the source's pages. */
+/* Verifies a resharded span, whose bytes came by its plan; sums: of the source's pages. Other pages
+ * are verified by mem_verify_landed. */
 bool arrival_resharded(struct xfer *xfer, uint32_t batch, uint32_t i, const uint64_t *sums);
-/* On the owner thread, for page i of a batch in use. right: the result of arrival_landed. */
+/* On the owner thread, for page i of a batch in use. right: its bytes match their checksums. */
 void arrival_end(struct xfer *xfer, uint32_t batch, uint32_t i, bool right);
 
 void serve_hold(struct xfer *xfer, uint32_t serve);

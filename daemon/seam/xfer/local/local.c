@@ -57,7 +57,7 @@ static bool page_copied(struct local_copy *c, uint32_t i, const uint64_t *sums)
             return false;
         arrival_reached(&a, r, bytes);
     }
-    return arrival_landed(&a);
+    return mem_verify_landed(&a.verify);
 }
 
 static bool copy_pages(struct io_task *task, int32_t res)

@@ -187,7 +187,7 @@ static uint64_t take_page_bytes(struct data_conn *conn, const struct batch_part 
         return n;
     c->cursor.at = 0;
     if (++c->cursor.region == mem_place(mem, batch->pool)->transfer_regions)
-        page_took(conn, part, arrival_landed(&c->arrival));
+        page_took(conn, part, mem_verify_landed(&c->arrival.verify));
     return n;
 }
 

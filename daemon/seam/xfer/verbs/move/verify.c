@@ -24,7 +24,7 @@ static bool page_is_right(struct xfer *xfer, const struct verbs_piece *piece, ui
     arrival_begin(&a, xfer, piece->verified, piece->first + i, sums);
     for (uint32_t r = 0; r < regions; r++)
         arrival_reached(&a, r, bytes);
-    return arrival_landed(&a);
+    return mem_verify_landed(&a.verify);
 }
 
 static bool verify_pages(struct io_task *task, int32_t res)
