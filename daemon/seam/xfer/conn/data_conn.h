@@ -184,11 +184,8 @@ static inline struct data_conn *data_path_conn(const struct transport *t, uint32
 
 /* Returns true if a path of the lane is being called or up. */
 bool data_paths_alive(const struct transport *t, uint32_t peer_link);
-/* Returns true if a pull survives the loss of its connection. */
-bool data_paths_several(const struct xfer *xfer);
 /* Work waits, and no path has room for it: calls one more path, if that is allowed. */
 void data_paths_call(struct transport *t, uint32_t peer_link, const struct data_caller *caller);
-void data_path_carried(struct data_conn *conn); /* a complete answer came: the path works */
 /* It failed, or could not be called: it may be called again after a pause. */
 void data_path_pause(struct data_path *path);
 void data_paths_reset(struct xfer *xfer, uint32_t peer_link); /* the peer may be another */

@@ -13,22 +13,12 @@
 #include "seam/io/tcp_listen.h"
 #include "seam/xfer/conn/data_conn.h"
 
-bool data_paths_several(const struct xfer *xfer)
-{
-    return xfer->config.connections > 1;
-}
-
 bool data_paths_alive(const struct transport *t, uint32_t peer_link)
 {
     for (uint32_t i = 0; i < t->xfer->config.connections; i++)
         if (transport_lane(t, peer_link)->path[i].conn != NONE)
             return true;
     return false;
-}
-
-void data_path_carried(struct data_conn *conn)
-{
-    data_path_of(conn)->failures = 0;
 }
 
 void data_paths_reset(struct xfer *xfer, uint32_t peer_link)

@@ -11,6 +11,12 @@
 #include "base/check.h"
 #include "seam/xfer/tcp/tcp.h"
 
+/* Returns true if a pull survives the loss of its connection. */
+static bool has_several_paths(const struct xfer *xfer)
+{
+    return xfer->config.connections > 1;
+}
+
 static void piece_ask(struct data_conn *conn, uint32_t number)
 {
     struct tcp_caller *c = tcp_caller_of(conn);
@@ -122,7 +128,7 @@ static void count_lost(const struct data_conn *conn)
 /* Returns true if the batch's lost pages may be requested again. */
 static bool goes_on(const struct data_conn *conn, const struct batch *batch)
 {
-    return data_paths_several(conn->xfer) && !conn->xfer->conns->ending &&
+    return has_several_paths(conn->xfer) && !conn->xfer->conns->ending &&
            batch->lost <= XFER_LOST_MAX;
 }
 
@@ -149,8 +155,7 @@ static void ended(struct data_conn *conn)
     struct tcp_caller *c = tcp_caller_of(conn);
     uint32_t told = c->state == TCP_ANSWER_BODY ? c->told : 0;
 
-    check(!data_paths_several(conn->xfer) ||
-          (!conn->receiving && conn->recv_pull == NONE)); /* X1 */
+    check(!has_several_paths(conn->xfer) || (!conn->receiving && conn->recv_pull == NONE)); /* X1 */
     count_lost(conn);
     for (; c->nasked > 0; told = 0) {
         struct batch_part part = c->asked[c->asked_at].part;
@@ -170,7 +175,7 @@ static void lost(struct data_conn *conn)
     struct xfer *xfer = conn->xfer;
     bool never_up = tcp_caller_of(conn)->seq == 0;
 
-    if (!data_paths_several(xfer))
+    if (!has_several_paths(xfer))
         ended(conn);
     if (never_up && !data_paths_alive(conn->transport, conn->peer_link))
         queue_break(xfer, &transport_lane(conn->transport, conn->peer_link)->queue, TERN_PEER_LOST);

@@ -280,7 +280,7 @@ static bool answer_end(struct data_conn *conn)
     c->asked_at = (c->asked_at + 1) % TCP_ASKED_MAX;
     c->nasked--;
     c->asked_bytes -= asked.part.page_bytes;
-    data_path_carried(conn);
+    data_path_of(conn)->failures = 0; /* a complete answer came: the path works */
     if (!wanted)
         return true;
     for (uint32_t i = 0; i < asked.part.n; i++)
