@@ -1,15 +1,22 @@
-/* The destination's side of the TCP transport: cuts batches into pieces, and requests each on the
- * link's data connection with the fewest bytes outstanding. receive.c receives the answers. If a
- * connection fails, missing pages are requested on another one, but only when the failed one cannot
- * write these pages any more: its receive has returned from its data thread.
+/* The TCP transport as transport.h calls it, its life, and the destination's side: cuts batches
+ * into pieces, and requests each on the link's data connection with the fewest bytes outstanding.
+ * receive.c receives the answers. If a connection fails, missing pages are requested on another
+ * one, but only when the failed one cannot write these pages any more: its receive has returned
+ * from its data thread.
  *
  * Stopping a pull cancels the one receive that may write its pages and waits for that receive's
  * completion. The rest of the answer, and the answers to earlier requests, go to a scratch buffer.
  * Skipping is better than closing the connection: at most one piece plus heads still comes (an
  * informed source answers GONE), other pulls on the connection lose nothing, and nothing is
  * requested twice. The proof of quiet does not wait for the skipping. */
-#include "base/check.h"
 #include "seam/xfer/tcp/tcp.h"
+
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/undumped.h"
+
+static void pump(struct transport *t, uint32_t peer_link);
 
 /* Returns true if a pull survives the loss of its connection. */
 static bool has_several_paths(const struct xfer *xfer)
@@ -180,7 +187,7 @@ static void lost(struct data_conn *conn)
     if (never_up && !data_paths_alive(conn->transport, conn->peer_link))
         queue_break(xfer, &transport_lane(conn->transport, conn->peer_link)->queue, TERN_PEER_LOST);
     else if (xfer->link[conn->peer_link].up)
-        tcp_pump(conn->transport, conn->peer_link);
+        pump(conn->transport, conn->peer_link);
 }
 
 static const struct data_caller caller = {
@@ -194,7 +201,7 @@ static const struct data_caller caller = {
     .idle = idle,
 };
 
-void tcp_pump(struct transport *t, uint32_t peer_link)
+static void pump(struct transport *t, uint32_t peer_link)
 {
     const struct lane *lane = transport_lane(t, peer_link);
     struct data_conn *conn;
@@ -214,7 +221,7 @@ void tcp_pump(struct transport *t, uint32_t peer_link)
 }
 
 /* Due answers are skipped; the receive that may write the pull's pages is cancelled. */
-void tcp_drop(struct transport *t, uint32_t pull)
+static void drop(struct transport *t, uint32_t pull)
 {
     struct data_conns *conns = t->xfer->conns;
     uint32_t link = t->xfer->pull[pull].peer_link;
@@ -234,3 +241,48 @@ void tcp_drop(struct transport *t, uint32_t pull)
     }
     data_conn_stop_writing(t->xfer, pull);
 }
+
+static uint64_t bytes(const struct xfer_config *config, uint32_t sums_per_page)
+{
+    (void)config, (void)sums_per_page;
+    return sizeof(struct tcp) + 2 * TCP_SCRATCH;
+}
+
+static enum tern_err create(struct transport *t)
+{
+    struct tcp *tcp = calloc(1, sizeof *tcp);
+
+    t->own = tcp;
+    if (!tcp)
+        return TERN_INTERNAL;
+    tcp->scratch = undumped_take(TCP_SCRATCH, false);
+    tcp->zeros = calloc(1, TCP_SCRATCH);
+    return tcp->scratch && tcp->zeros ? TERN_OK : TERN_INTERNAL;
+}
+
+static void destroy(struct transport *t)
+{
+    struct tcp *tcp = t->own;
+
+    if (!tcp)
+        return;
+    undumped_put(tcp->scratch, TCP_SCRATCH);
+    free(tcp->zeros);
+    free(tcp);
+    t->own = NULL;
+}
+
+const struct transport_ops tcp_transport = {
+    .name = "tcp",
+    .asked_for = XFER_TCP,
+    .reshards = true,
+    .conn_bytes = sizeof(struct tcp_caller),
+    .service = &tcp_service,
+    .bytes = bytes,
+    .create = create,
+    .destroy = destroy,
+    .pump = pump,
+    .drop = drop,
+    .holds = data_conns_write,
+    .reads = data_conns_read,
+};

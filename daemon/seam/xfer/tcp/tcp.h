@@ -1,5 +1,5 @@
-/* The TCP transport: pages travel on the data connection that requests them. tcp.c has the
- * transport and its life, ask.c cuts batches into pieces and requests them, receive.c receives
+/* The TCP transport: pages travel on the data connection that requests them. ask.c has
+ * the transport and its life, cuts batches into pieces and requests them; receive.c receives
  * answers, and answer.c is the source's side. data_conn.h has the connections. */
 #ifndef SEAM_XFER_TCP_H
 #define SEAM_XFER_TCP_H
@@ -81,10 +81,6 @@ static inline bool tcp_gather_again(struct data_gather *g, uint8_t *scratch, uin
     }
     return true;
 }
-
-/* ask.c */
-void tcp_pump(struct transport *t, uint32_t peer_link);
-void tcp_drop(struct transport *t, uint32_t pull);
 
 /* receive.c */
 void tcp_receive(struct data_conn *conn);
