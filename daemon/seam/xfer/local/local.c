@@ -18,7 +18,6 @@
 struct local_copy {
     struct io_task task;
     struct transport *t;
-    bool away;
     uint32_t peer_link, pull;
     uint32_t batch;         /* NONE: dropped meanwhile */
     struct batch_part part; /* its batch, as when the copy began */
@@ -121,7 +120,6 @@ static void copied(struct io_task *task, int32_t res)
     (void)res;
     if (number != NONE)
         tell_batch(c);
-    c->away = false;
     if (number != NONE)
         batch_answered(t->xfer, number, c->part.n);
     serve_release(t->xfer, c->serve.slot);
@@ -173,7 +171,6 @@ static void copy_begin(struct transport *t, struct local_copy *c, uint32_t peer_
         batch_answered(xfer, number, c->part.n);
         return;
     }
-    c->away = true;
     c->task.work = copy_pages;
     c->task.done = copied;
     pull_hold(xfer, c->pull);
@@ -189,7 +186,8 @@ static void local_pump(struct transport *t, uint32_t peer_link)
         struct local_copy *c = &l->copy[i];
         uint32_t number;
 
-        while (!c->away && (number = batch_in_turn(t, peer_link, NULL)) != NONE)
+        while (c->task.state == IO_TASK_HOME &&
+               (number = batch_in_turn(t, peer_link, NULL)) != NONE)
             copy_begin(t, c, peer_link, number);
     }
 }
@@ -205,7 +203,7 @@ static void local_drop(struct transport *t, uint32_t pull)
     struct local *l = t->own;
 
     for (uint32_t i = 0; i < LOCAL_COPIES; i++)
-        if (l->copy[i].away && l->copy[i].pull == pull)
+        if (l->copy[i].task.state != IO_TASK_HOME && l->copy[i].pull == pull)
             l->copy[i].batch = NONE;
 }
 
@@ -214,7 +212,7 @@ static bool local_holds(const struct transport *t, uint32_t pull)
     const struct local *l = t->own;
 
     for (uint32_t i = 0; i < LOCAL_COPIES; i++)
-        if (l->copy[i].away && l->copy[i].pull == pull)
+        if (l->copy[i].task.state != IO_TASK_HOME && l->copy[i].pull == pull)
             return true;
     return false;
 }
