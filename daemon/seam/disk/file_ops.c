@@ -407,16 +407,11 @@ static enum tern_err take_dir(struct file_ops *ops, const struct file_ops_config
         *ret_why = why_no_dir(errno);
         return TERN_DISK;
     }
-    if (!config->lock) {
-        ops->files.direct = has_direct(ops->dir);
-        return TERN_OK;
-    }
-    ops->lock = open_lock(ops->dir);
-    if (ops->lock < 0) {
+    if (config->lock && (ops->lock = open_lock(ops->dir)) < 0) {
         *ret_why = why_no_dir(errno);
         return TERN_DISK;
     }
-    if (flock(ops->lock, LOCK_EX | LOCK_NB) < 0) {
+    if (config->lock && flock(ops->lock, LOCK_EX | LOCK_NB) < 0) {
         *ret_why = "another daemon uses the spill directory: give each daemon its own";
         return TERN_CONFLICT;
     }
@@ -433,7 +428,23 @@ enum tern_err file_ops_create(const struct file_ops_config *config, struct disk_
     *ret_why = "no memory for the files of the disk tier";
     if (!ops)
         return TERN_INTERNAL;
-    ops->files.ctx = ops;
+    ops->files = (struct disk_files){
+        .make = files_make,
+        .open = files_open,
+        .close = files_close,
+        .reserve = files_reserve,
+        .submit = files_submit,
+        .reap = files_reap,
+        .sync = files_sync,
+        .rename = files_rename,
+        .sync_folder = files_sync_folder,
+        .remove = files_remove,
+        .punch = files_punch,
+        .list = files_list,
+        .room = files_room,
+        .gone = files_gone,
+        .ctx = ops,
+    };
     ops->dir = ops->lock = -1;
     ops->path = config->dir;
     pthread_mutex_init(&ops->making, NULL);
@@ -454,24 +465,6 @@ enum tern_err file_ops_create(const struct file_ops_config *config, struct disk_
     }
     if (err != TERN_OK)
         goto out_destroy;
-    ops->files = (struct disk_files){
-        .make = files_make,
-        .open = files_open,
-        .close = files_close,
-        .reserve = files_reserve,
-        .submit = files_submit,
-        .reap = files_reap,
-        .sync = files_sync,
-        .rename = files_rename,
-        .sync_folder = files_sync_folder,
-        .remove = files_remove,
-        .punch = files_punch,
-        .list = files_list,
-        .room = files_room,
-        .gone = files_gone,
-        .ctx = ops,
-        .direct = ops->files.direct,
-    };
     *ret_why = NULL;
     *ret = &ops->files;
     return TERN_OK;
