@@ -31,11 +31,6 @@ static void value_of(const struct setting *s, const void *base, char ret[CONFIG_
 {
     char text[VALUE_TEXT_BYTES];
 
-    if ((s->kind == VALUE_PATH || s->kind == VALUE_NAME) &&
-        *((const char *)base + s->offset) == '\0') {
-        ret[0] = '\0'; /* a file or tenant without a name */
-        return;
-    }
     value_text(s, base, text, sizeof text);
     cut(text, ret);
 }

@@ -100,7 +100,8 @@ struct loader {
 #define REASON_BYTES 256
 enum tern_err value_parse(const struct setting *s, const char *text, void *base,
                           char ret_reason[REASON_BYTES]);
-/* The text that is read as that value, cut to `cap`. Allocates nothing. */
+/* The text that is read as that value, cut to `cap`; "": a file or tenant without a name. Allocates
+ * nothing. */
 #define VALUE_TEXT_BYTES 8448 /* enough for any value */
 void value_text(const struct setting *s, const void *base, char *ret, size_t cap);
 

@@ -279,9 +279,12 @@ static void put_names(struct text *out, const struct setting *s, const struct co
     put(out, "\"");
 }
 
-/* In YAML's double quotes, backslash and quote escaped; checked values need no other escape. */
+/* In YAML's double quotes, backslash and quote escaped; checked values need no other escape. A file
+ * or tenant without a name has no text. */
 static void put_quoted(struct text *out, const char *text)
 {
+    if (*text == '\0')
+        return;
     put(out, "\"");
     for (; *text != '\0'; text++)
         put(out, "%s%c", *text == '"' || *text == '\\' ? "\\" : "", *text);
@@ -303,6 +306,7 @@ void value_text(const struct setting *s, const void *base, char *ret, size_t cap
     const void *field = (const char *)base + s->offset;
     struct text out = {ret, cap};
 
+    ret[0] = '\0';
     switch (s->kind) {
     case VALUE_COUNT:
     case VALUE_BYTES: put(&out, "%" PRIu64, fetch(field, s->size)); break;

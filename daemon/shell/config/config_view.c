@@ -3,34 +3,31 @@
 
 #include "shell/config/config_table.h"
 
-static void print(const char *indent, const struct setting *s, const void *base, FILE *out)
+static void print_entry(const struct setting *fields, size_t n, const void *base, FILE *out)
 {
     char text[VALUE_TEXT_BYTES];
 
-    value_text(s, base, text, sizeof text);
-    fprintf(out, "%s%s: %s\n", indent, s->key, text);
-}
-
-static void print_entry(const struct setting *fields, size_t n, const void *base, FILE *out)
-{
-    for (size_t i = 0; i < n; i++)
-        print(i == 0 ? "  - " : "    ", &fields[i], base, out);
+    for (size_t i = 0; i < n; i++) {
+        value_text(&fields[i], base, text, sizeof text);
+        fprintf(out, "%s%s: %s\n", i == 0 ? "  - " : "    ", fields[i].key, text);
+    }
 }
 
 void config_print(const struct config *config, FILE *out)
 {
     const char *section = "";
+    char text[VALUE_TEXT_BYTES];
 
     for (size_t i = 0; i < config_settings_n; i++) {
         const struct setting *s = &config_settings[i];
 
-        if ((s->kind == VALUE_PATH || s->kind == VALUE_NAME) &&
-            *((const char *)config + s->offset) == '\0')
-            continue; /* a file or tenant without a name: has no text */
+        value_text(s, config, text, sizeof text);
+        if (text[0] == '\0')
+            continue;
         if (strcmp(section, s->section) != 0)
             fprintf(out, "%s:\n", s->section);
         section = s->section;
-        print(*section == '\0' ? "" : "  ", s, config, out);
+        fprintf(out, "%s%s: %s\n", *section == '\0' ? "" : "  ", s->key, text);
     }
     if (config_tenants(config) > 0)
         fputs("tenants:\n", out);
