@@ -14,14 +14,9 @@ void dispatch_reply(struct daemon *d, const struct reply *r);
 /* request.c: called for each frame of a local client's connection. */
 void request_frame(struct client_conn *c, const struct frame_header *h, const uint8_t *body);
 
-/* ---- engine_log.c: logs engines that join and leave, with their processes and the pages that they
- * held; changes nothing in the core. ---- */
-
-/* Logs that process `proc` has joined that engine. */
-void engine_log_joined(const struct daemon *d, struct engine_id engine, uint32_t proc);
-/* Logs that a process leaves the engine in that slot. Call it before the core receives that. */
+/* Log that a process leaves the engine in that slot, or has exited, with the pages that the engine
+ * held. Call them before the core receives that. */
 void engine_log_leaves(const struct daemon *d, uint32_t slot, uint32_t proc);
-/* Logs that a process has exited. Call it before the core receives that. */
 void engine_log_exited(struct daemon *d, uint32_t proc);
 
 /* ---- spill.c: the start, the reports and the log of the disk tier. The core decides which entries
