@@ -78,6 +78,59 @@ void link_close(struct daemon *d, uint32_t slot, const char *why)
         stream_close(&l->stream, why);
 }
 
+/* Logs an error that a peer may not send; the core receives another error. */
+static void word_refused(const struct peer_link *l, const struct peer_msg *msg, uint32_t word)
+{
+    links_faults(l->d, l->peer)->breaches++;
+    log_event(LEVEL_WARN, "peer_word_refused",
+              "peer=%s message=%u word=%u err=%s heard=%s " LOG_TRACE " reason=%s",
+              link_peer_name(l), msg->kind, word, err_name((enum tern_err)word), err_name(msg->err),
+              msg->trace_id,
+              "no peer may send that error: this one runs another version, or is hostile");
+}
+
+/* Refuses the layout in the message: its hash becomes LAYOUT_NONE. */
+static void layout_refused(const struct peer_link *l, struct peer_msg *io, const char *why)
+{
+    log_event(LEVEL_WARN, "peer_layout_refused",
+              "peer=%s layout=%016" PRIx64 " " LOG_TRACE " reason=%s", link_peer_name(l),
+              io->layout_hash, io->trace_id, why);
+    io->layout_hash = LAYOUT_NONE;
+}
+
+static void tenant_refused(const struct peer_link *l, const char *tenant, const char *dir,
+                           const char *reason)
+{
+    log_event(LEVEL_WARN, "tenant_refused", "peer=%s tenant=%s dir=%s reason=%s", link_peer_name(l),
+              tenant, dir, reason);
+}
+
+/* Logs a refused tenant, the peer's ("in") or ours ("out"), and the setting, before the core gets
+ * the message. */
+static void log_tenant(const struct peer_link *l, const struct peer_msg *msg)
+{
+    const struct daemon *d = l->d;
+    struct transfer_view t;
+    uint32_t tenant;
+
+    if (msg->kind == PEER_PULL_OPEN && msg->tenant == NONE) {
+        const char *name = d->in.peer_tenant ? d->in.peer_tenant : "";
+        bool known = config_tenant_slot(d->config, name, &tenant) == TERN_OK;
+
+        tenant_refused(l, name, "in",
+                       known ? "the peer may not ask for this tenant: on this host, add the tenant "
+                               "to `tenants` of that peer's entry in `peers`"
+                             : "no tenant of this host has this name: on this host, add the tenant "
+                               "to `tenants`, and to `tenants` of that peer's entry in `peers`");
+    } else if (msg->kind == PEER_PULL_OFFER && msg->err == TERN_DENIED &&
+               core_pull_view(d->core, msg->pull.slot, &t) && pull_id_equal(t.pull, msg->pull) &&
+               !t.ticket) {
+        tenant_refused(l, d->config->tenants[t.tenant].name, "out",
+                       "the peer denies this node the tenant: on the peer's host, add the tenant "
+                       "to `tenants`, and to `tenants` of this node's entry in `peers`");
+    }
+}
+
 static void message(struct peer_link *l, const struct frame_header *h, const uint8_t *body)
 {
     struct daemon *d = l->d;
@@ -99,11 +152,11 @@ static void message(struct peer_link *l, const struct frame_header *h, const uin
         unkept = xfer_peer_layouts(d->xfer, l->peer, ev.peer.msg.layout_hash, d->in.layouts,
                                    d->in.nlayouts);
     if (unkept)
-        link_layout_refused(l, &ev.peer.msg, unkept);
+        layout_refused(l, &ev.peer.msg, unkept);
     if (d->in.peer_word != ev.peer.msg.err)
-        link_word_refused(l, &ev.peer.msg, d->in.peer_word);
+        word_refused(l, &ev.peer.msg, d->in.peer_word);
     link_log_transfer(l, &ev.peer.msg, "in");
-    link_log_tenant(l, &ev.peer.msg);
+    log_tenant(l, &ev.peer.msg);
     ev.peer.link = l->slot;
     daemon_event(d, &ev);
 }

@@ -32,12 +32,6 @@ bool link_send_message(struct peer_link *l, uint16_t type, uint64_t request_id,
                        const ProtobufCMessage *m);
 void link_send_ping(struct peer_link *l, uint16_t type, uint64_t request_id);
 void link_log_transfer(const struct peer_link *l, const struct peer_msg *msg, const char *dir);
-/* Logs an error that a peer may not send; the core receives another error. */
-void link_word_refused(const struct peer_link *l, const struct peer_msg *msg, uint32_t word);
-/* Refuses the layout in the message: its hash becomes LAYOUT_NONE. */
-void link_layout_refused(const struct peer_link *l, struct peer_msg *io, const char *why);
-/* Logs a refused tenant, the peer's or ours, and the setting, before the core gets the message. */
-void link_log_tenant(const struct peer_link *l, const struct peer_msg *msg);
 
 /* Makes TLS ready; does nothing without a certificate in the configuration. */
 enum tern_err links_tls_init(struct daemon *d, char *why, size_t cap);

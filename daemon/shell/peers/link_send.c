@@ -36,56 +36,6 @@ void link_log_transfer(const struct peer_link *l, const struct peer_msg *msg, co
                   link_peer_name(l), dir, err_name(msg->err), msg->trace_id);
 }
 
-void link_word_refused(const struct peer_link *l, const struct peer_msg *msg, uint32_t word)
-{
-    links_faults(l->d, l->peer)->breaches++;
-    log_event(LEVEL_WARN, "peer_word_refused",
-              "peer=%s message=%u word=%u err=%s heard=%s " LOG_TRACE " reason=%s",
-              link_peer_name(l), msg->kind, word, err_name((enum tern_err)word), err_name(msg->err),
-              msg->trace_id,
-              "no peer may send that error: this one runs another version, or is hostile");
-}
-
-void link_layout_refused(const struct peer_link *l, struct peer_msg *io, const char *why)
-{
-    log_event(LEVEL_WARN, "peer_layout_refused",
-              "peer=%s layout=%016" PRIx64 " " LOG_TRACE " reason=%s", link_peer_name(l),
-              io->layout_hash, io->trace_id, why);
-    io->layout_hash = LAYOUT_NONE;
-}
-
-static void tenant_refused(const struct peer_link *l, const char *tenant, const char *dir,
-                           const char *reason)
-{
-    log_event(LEVEL_WARN, "tenant_refused", "peer=%s tenant=%s dir=%s reason=%s", link_peer_name(l),
-              tenant, dir, reason);
-}
-
-/* dir "in": the peer requests; "out": this daemon requested. */
-void link_log_tenant(const struct peer_link *l, const struct peer_msg *msg)
-{
-    const struct daemon *d = l->d;
-    struct transfer_view t;
-    uint32_t tenant;
-
-    if (msg->kind == PEER_PULL_OPEN && msg->tenant == NONE) {
-        const char *name = d->in.peer_tenant ? d->in.peer_tenant : "";
-        bool known = config_tenant_slot(d->config, name, &tenant) == TERN_OK;
-
-        tenant_refused(l, name, "in",
-                       known ? "the peer may not ask for this tenant: on this host, add the tenant "
-                               "to `tenants` of that peer's entry in `peers`"
-                             : "no tenant of this host has this name: on this host, add the tenant "
-                               "to `tenants`, and to `tenants` of that peer's entry in `peers`");
-    } else if (msg->kind == PEER_PULL_OFFER && msg->err == TERN_DENIED &&
-               core_pull_view(d->core, msg->pull.slot, &t) && pull_id_equal(t.pull, msg->pull) &&
-               !t.ticket) {
-        tenant_refused(l, d->config->tenants[t.tenant].name, "out",
-                       "the peer denies this node the tenant: on the peer's host, add the tenant "
-                       "to `tenants`, and to `tenants` of this node's entry in `peers`");
-    }
-}
-
 /* The queue is full of requests with tokens: ends the fetch as the peer would, not the link. */
 static void refuse_tokens(struct daemon *d, uint32_t slot, const struct peer_msg *msg)
 {
