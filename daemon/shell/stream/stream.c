@@ -233,11 +233,7 @@ void stream_open(struct stream *s, struct stream_pool *pool, const struct stream
     s->peer_closed = false;
     s->send_ns = s->queued_bytes = s->sent_bytes = s->deadline_bytes = 0;
     s->partial_ns = io_now_ns() + pool->config.partial_ns;
-    s->prev = NULL;
-    s->next = pool->open;
-    if (s->next)
-        s->next->prev = s;
-    pool->open = s;
+    LIST_INSERT_HEAD(&pool->open, s, open);
     s->recv.done = recv_done;
     s->send.done = stream_send_done;
     s->recv.aside = s->send.aside = ops->aside && io_now_ns() < pool->inputs[share].aside_until_ns;
@@ -269,10 +265,11 @@ static bool is_frame_late(const struct stream *s, uint64_t now_ns)
 
 static struct stream *find_overdue(const struct stream_pool *pool, uint64_t now_ns)
 {
-    struct stream *s = pool->open;
+    struct stream *s;
 
-    while (s && !is_frame_late(s, now_ns) && !is_past(s->send_ns, now_ns))
-        s = s->next;
+    LIST_FOREACH (s, &pool->open, open)
+        if (is_frame_late(s, now_ns) || is_past(s->send_ns, now_ns))
+            break;
     return s;
 }
 

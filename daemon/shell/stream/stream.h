@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -109,15 +110,15 @@ struct stream {
     enum stream_state state;
     int fd;
     struct io_op recv, send;
-    struct io_client client;    /* settings of receives */
-    uint64_t timed_ns;          /* its sends are not timed before then */
-    uint32_t strikes;           /* consecutive timed sends that took long */
-    uint32_t pieces;            /* small pieces received since the last whole frame */
-    bool send_posted;           /* the ring has the send operation */
-    struct stream *prev, *next; /* neighbours in the list of open streams, for deadlines */
-    struct tls_session *tls;    /* borrowed until `finished`; NULL: in the clear */
-    const char *close_reason;   /* static; valid in STREAM_FLUSHING and STREAM_DOOMED */
-    bool peer_closed;           /* the other side ended the stream */
+    struct io_client client;  /* settings of receives */
+    uint64_t timed_ns;        /* its sends are not timed before then */
+    uint32_t strikes;         /* consecutive timed sends that took long */
+    uint32_t pieces;          /* small pieces received since the last whole frame */
+    bool send_posted;         /* the ring has the send operation */
+    LIST_ENTRY(stream) open;  /* in the list of open streams, for deadlines */
+    struct tls_session *tls;  /* borrowed until `finished`; NULL: in the clear */
+    const char *close_reason; /* static; valid in STREAM_FLUSHING and STREAM_DOOMED */
+    bool peer_closed;         /* the other side ended the stream */
 
     enum stream_input_state input_state;
     struct fifo_link input_link; /* in its share's list of READY or STARVED streams */

@@ -59,13 +59,7 @@ void stream_close(struct stream *s, const char *why)
     stream_body_put(s);
     send_buffers_drop(s);
     stream_input_closed(s);
-    if (s->prev)
-        s->prev->next = s->next;
-    else
-        s->pool->open = s->next;
-    if (s->next)
-        s->next->prev = s->prev;
-    s->prev = s->next = NULL;
+    LIST_REMOVE(s, open);
     end_operations(s);
     s->ops->closed(s, why);
     stream_finish_if_quiet(s);

@@ -19,8 +19,8 @@ struct stream_inputs {
 
 struct stream_pool {
     struct stream_config config;
-    struct stream *open; /* list */
-    struct fifo dirty;   /* streams with bytes queued since the last flush */
+    LIST_HEAD(, stream) open;
+    struct fifo dirty; /* streams with bytes queued since the last flush */
     struct send_buffer *send_buffers, *send_buffers_free;
     uint32_t common_free;         /* of config.send_buffers */
     struct stream_inputs *inputs; /* by share */

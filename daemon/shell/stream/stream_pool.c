@@ -156,10 +156,10 @@ static uint32_t unsent(const struct stream *s)
 
 static struct stream *fattest(const struct stream *than)
 {
-    struct stream *found = NULL;
+    struct stream *found = NULL, *s;
     uint32_t most = than->send_buffers;
 
-    for (struct stream *s = than->pool->open; s; s = s->next) {
+    LIST_FOREACH (s, &than->pool->open, open) {
         if (s->share != than->share || s->send_buffers <= most || unsent(s) == 0)
             continue;
         most = s->send_buffers;

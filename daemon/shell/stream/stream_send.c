@@ -210,8 +210,9 @@ static void close_doomed(struct stream_pool *pool)
 
     pool->doomed = false;
     do {
-        for (s = pool->open; s && s->state != STREAM_DOOMED; s = s->next)
-            ;
+        LIST_FOREACH (s, &pool->open, open)
+            if (s->state == STREAM_DOOMED)
+                break;
         if (s)
             stream_close(s, s->close_reason);
     } while (s);
@@ -230,10 +231,11 @@ void stream_aside(struct stream *s, uint64_t ns)
 static void share_aside(struct stream *s, uint64_t ns)
 {
     struct stream_pool *pool = s->pool;
+    struct stream *t;
 
     pool->inputs[s->share].aside_until_ns = io_now_ns() + ASIDE_SHARE_NS;
     stream_aside(s, ns);
-    for (struct stream *t = pool->open; t; t = t->next)
+    LIST_FOREACH (t, &pool->open, open)
         if (t->share == s->share && t->ops->aside)
             t->send.aside = t->recv.aside = true;
 }
