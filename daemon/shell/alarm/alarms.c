@@ -1,4 +1,5 @@
-/* See alarms.h. For each kind of alarm, the function of the same name evaluates the condition. */
+/* See alarms.h. For each kind of alarm, the function of the same name in alarm_table.h evaluates
+ * the condition. */
 #include "shell/alarm/alarms.h"
 
 #include <stdarg.h>
@@ -10,15 +11,6 @@
 
 #define MS_NS UINT64_C(1000000)
 #define MIB   (1024.0 * 1024.0)
-
-const struct alarm_row alarm_row[ALARM_KINDS] = {
-#define X(NAME, word, of, severity, begin_ms, end_ms, begins, ends, means, action)                 \
-    [ALARM_KIND_##NAME] = {                                                                        \
-        #word,          #word "_ended", ALARM_OF_##of, LEVEL_##severity, begin_ms * MS_NS,         \
-        end_ms * MS_NS, means,          action},
-    ALARM_TABLE(X)
-#undef X
-};
 
 static void follow(struct alarm *a, enum alarm_fact fact, uint64_t now_ns)
 {
@@ -90,15 +82,15 @@ enum alarm_fact alarm_refused(uint64_t last_ns, uint64_t now_ns)
 
 /* The arguments of a condition: the daemon, and the i-th subject (such as a tenant or an engine) of
  * the kind. */
-struct asked {
+struct alarm_asked {
     struct daemon *d;
     uint32_t i;
     uint64_t now_ns;
     char *detail; /* receives current details, ALARM_DETAIL_BYTES; NULL: not wanted */
 };
 
-__attribute__((format(printf, 2, 3))) static void say(const struct asked *a, const char *format,
-                                                      ...)
+__attribute__((format(printf, 2, 3))) static void say(const struct alarm_asked *a,
+                                                      const char *format, ...)
 {
     va_list args;
 
@@ -109,7 +101,7 @@ __attribute__((format(printf, 2, 3))) static void say(const struct asked *a, con
     va_end(args);
 }
 
-static enum alarm_fact quarantine_old(const struct asked *a)
+static enum alarm_fact quarantine_old(const struct alarm_asked *a)
 {
     const struct config *c = a->d->config;
     struct transfer_view t;
@@ -123,7 +115,7 @@ static enum alarm_fact quarantine_old(const struct asked *a)
     return alarm_quarantine(&v, a->now_ns);
 }
 
-static enum alarm_fact retire_backlog(const struct asked *a)
+static enum alarm_fact retire_backlog(const struct alarm_asked *a)
 {
     uint32_t retires = a->d->limits.retires;
     struct core_view v;
@@ -133,7 +125,7 @@ static enum alarm_fact retire_backlog(const struct asked *a)
     return alarm_backlog(&v, retires);
 }
 
-static enum alarm_fact spill_full(const struct asked *a)
+static enum alarm_fact spill_full(const struct alarm_asked *a)
 {
     const struct config *c = a->d->config;
     struct disk_stats v = {0};
@@ -145,7 +137,7 @@ static enum alarm_fact spill_full(const struct asked *a)
     return alarm_fact_of(v.full);
 }
 
-static enum alarm_fact spill_failing(const struct asked *a)
+static enum alarm_fact spill_failing(const struct alarm_asked *a)
 {
     struct disk_stats v = {0};
 
@@ -159,7 +151,7 @@ static enum alarm_fact spill_failing(const struct asked *a)
     return alarm_fact_of(v.failing);
 }
 
-static enum alarm_fact step_over_bound(const struct asked *a)
+static enum alarm_fact step_over_bound(const struct alarm_asked *a)
 {
     const struct steps_over *v = core_steps_over(a->d->core);
 
@@ -172,13 +164,13 @@ static enum alarm_fact step_over_bound(const struct asked *a)
 }
 
 /* Returns false if no engine has the slot. */
-static bool engine_of(const struct asked *a, struct engine_view *ret)
+static bool engine_of(const struct alarm_asked *a, struct engine_view *ret)
 {
     return a->d->engines[a->i].state == ENGINE_WATCH_ACTIVE &&
            core_engine_view(a->d->core, a->i, ret);
 }
 
-static enum alarm_fact step_overdue(const struct asked *a)
+static enum alarm_fact step_overdue(const struct alarm_asked *a)
 {
     uint64_t limit_ns = (uint64_t)a->d->config->deadlines.step_alarm_ms * MS_NS;
     struct engine_view e;
@@ -195,7 +187,7 @@ static enum alarm_fact step_overdue(const struct asked *a)
     return alarm_fact_of(engine_overdue(&e, limit_ns, a->now_ns));
 }
 
-static enum alarm_fact engine_stuck(const struct asked *a)
+static enum alarm_fact engine_stuck(const struct alarm_asked *a)
 {
     struct engine_view e;
 
@@ -209,7 +201,7 @@ static enum alarm_fact engine_stuck(const struct asked *a)
 }
 
 /* The detail is the text of the last refusal, if that had this error. */
-static enum alarm_fact refusal(const struct asked *a, enum tern_err err, uint64_t last_ns)
+static enum alarm_fact refusal(const struct alarm_asked *a, enum tern_err err, uint64_t last_ns)
 {
     const struct refusals *r = &a->d->refusals[a->i];
 
@@ -218,12 +210,12 @@ static enum alarm_fact refusal(const struct asked *a, enum tern_err err, uint64_
     return alarm_refused(last_ns, a->now_ns);
 }
 
-static enum alarm_fact memory_exhausted(const struct asked *a)
+static enum alarm_fact memory_exhausted(const struct alarm_asked *a)
 {
     return refusal(a, TERN_POOL_EXHAUSTED, a->d->refusals[a->i].exhausted_ns);
 }
 
-static enum alarm_fact quota_reached(const struct asked *a)
+static enum alarm_fact quota_reached(const struct alarm_asked *a)
 {
     return refusal(a, TERN_QUOTA, a->d->refusals[a->i].quota_ns);
 }
@@ -233,7 +225,7 @@ static bool share_of(const struct daemon *d, uint32_t i, struct share_view *ret)
     return core_share_view(d->core, (struct share_of){i % CORE_SHARES, i / CORE_SHARES}, ret);
 }
 
-static enum alarm_fact share_exhausted(const struct asked *a)
+static enum alarm_fact share_exhausted(const struct alarm_asked *a)
 {
     struct share_view v;
 
@@ -244,7 +236,7 @@ static enum alarm_fact share_exhausted(const struct asked *a)
                          a->now_ns);
 }
 
-static enum alarm_fact peer_down(const struct asked *a)
+static enum alarm_fact peer_down(const struct alarm_asked *a)
 {
     const struct config *c = a->d->config;
     const struct peer_link *l;
@@ -259,7 +251,7 @@ static enum alarm_fact peer_down(const struct asked *a)
     return link_serves(l) ? ALARM_IS_NOT : ALARM_IS;
 }
 
-static enum alarm_fact device_lost(const struct asked *a)
+static enum alarm_fact device_lost(const struct alarm_asked *a)
 {
     struct mem_device_view v;
 
@@ -280,8 +272,11 @@ static uint32_t gpus_of(const struct daemon *d)
     return n;
 }
 
-static enum alarm_fact (*const sources[ALARM_KINDS])(const struct asked *a) = {
-#define X(NAME, word, ...) [ALARM_KIND_##NAME] = word,
+const struct alarm_row alarm_row[ALARM_KINDS] = {
+#define X(NAME, word, of, severity, begin_ms, end_ms, begins, ends, means, action)                 \
+    [ALARM_KIND_##NAME] = {#word, #word "_ended",   ALARM_OF_##of,  LEVEL_##severity,              \
+                           word,  begin_ms * MS_NS, end_ms * MS_NS, means,                         \
+                           action},
     ALARM_TABLE(X)
 #undef X
 };
@@ -363,7 +358,7 @@ static void view_of(struct daemon *d, const struct alarm *a, uint64_t now_ns,
                                .severity = log_level_name(row->severity),
                                .action = row->action,
                                .since_ns = a->since_ns};
-    (void)sources[a->kind](&(struct asked){d, i, now_ns, detail});
+    (void)alarm_row[a->kind].fact(&(struct alarm_asked){d, i, now_ns, detail});
     snprintf(ret->text, sizeof ret->text, "%s%s%s", row->means, detail[0] ? ": " : "", detail);
     if (a->state == ALARM_FALLING)
         snprintf(ret->text, sizeof ret->text,
@@ -396,9 +391,9 @@ static void tell(struct daemon *d, const struct alarm *a, enum alarm_news news, 
 static void look(struct daemon *d, uint32_t at, uint64_t now_ns)
 {
     struct alarm *a = &d->alarms.v[at];
-    const struct asked asked = {d, at - d->alarms.first[a->kind], now_ns, NULL};
+    const struct alarm_asked asked = {d, at - d->alarms.first[a->kind], now_ns, NULL};
 
-    tell(d, a, alarm_look(a, sources[a->kind](&asked), now_ns), now_ns);
+    tell(d, a, alarm_look(a, alarm_row[a->kind].fact(&asked), now_ns), now_ns);
 }
 
 void alarms_tick(struct daemon *d, uint64_t now_ns)

@@ -46,10 +46,16 @@ enum alarm_of {
     ALARM_OF_GPU
 };
 
+/* The value of a condition. NEARLY neither begins nor ends an alarm. */
+enum alarm_fact { ALARM_IS_NOT, ALARM_IS_NEARLY, ALARM_IS };
+
+struct alarm_asked;
+
 struct alarm_row {
     const char *name, *ended; /* events of the log */
     enum alarm_of of;
     enum log_level severity;
+    enum alarm_fact (*fact)(const struct alarm_asked *a); /* evaluates the condition */
     uint64_t begin_ns, end_ns;
     const char *means, *action; /* for operators */
 };
@@ -61,9 +67,6 @@ struct alarm {
     uint64_t since_ns;   /* when its condition was first true; from RISING on */
     uint64_t falling_ns; /* when its condition became false; in FALLING */
 };
-
-/* The value of a condition. NEARLY neither begins nor ends an alarm. */
-enum alarm_fact { ALARM_IS_NOT, ALARM_IS_NEARLY, ALARM_IS };
 
 static inline enum alarm_fact alarm_fact_of(bool is)
 {
