@@ -99,15 +99,7 @@ void pull_stop(struct core *c, struct actions *out, struct pull *p);
 void pull_proved_quiet(struct core *c, struct pull_id pull);
 uint64_t pull_deadline(const struct core *c);
 
-/* Transfers in from this daemon's own disk: the extents of their pages. */
-/* Gives each reserved page its chunk. */
+/* A transfer in from this daemon's own disk: gives each reserved page its chunk. */
 void pull_told_disk(struct core *c, struct pull *p);
-/* Locations of a batch's n pages, in `out`. Requires room. */
-const struct disk_page *pull_disk_from(const struct core *c, struct actions *out,
-                                       const struct pull *p, const struct page_at *pages,
-                                       const struct page_ref *refs, uint32_t n);
-/* Every read of this page differed from what was written. STATE rewritten since the transfer began
- * is exempt: it may have been read at its former place. */
-void pull_disk_bad(struct core *c, const struct pull *p, const struct page *pg);
 
 #endif
