@@ -240,16 +240,13 @@ uint32_t disk_reach_anew(struct core *c, const struct pool *p, struct namespace_
 
 /* --- making --- */
 
+/* The tenant's share has room. */
 static uint32_t chunk_take(struct core *c, uint32_t tenant)
 {
-    uint32_t at, gen;
-    struct disk_chunk *k;
+    uint32_t at = disk_chunk_slot_take(c, tenant);
+    struct disk_chunk *k = disk_chunk_at(c, at);
+    uint32_t gen = gen_next(k->gen);
 
-    if (share_room(c, SHARE_DISK_CHUNKS, tenant) == 0)
-        return NONE;
-    at = disk_chunk_slot_take(c, tenant);
-    k = disk_chunk_at(c, at);
-    gen = gen_next(k->gen);
     memset(k, 0, sizeof *k);
     k->gen = gen;
     k->used = 1;
@@ -270,9 +267,10 @@ uint32_t disk_root_make(struct core *c, struct disk_tree of)
 
     if (at != NONE)
         return at;
-    at = tenant_at(c, of.tenant)->disk_roots.n < DISK_ROOTS_MAX ? chunk_take(c, of.tenant) : NONE;
-    if (at == NONE)
+    if (tenant_at(c, of.tenant)->disk_roots.n >= DISK_ROOTS_MAX ||
+        share_room(c, SHARE_DISK_CHUNKS, of.tenant) == 0)
         return NONE;
+    at = chunk_take(c, of.tenant);
     k = disk_chunk_at(c, at);
     k->root = at;
     k->ns = of.ns;
