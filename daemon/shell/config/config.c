@@ -36,55 +36,56 @@ static void loader_destroy(struct loader *l)
         return;
     for (uint32_t i = 0; i < CONFIG_PEERS_MAX; i++)
         free(l->peer_tenants[i]);
+    free(l->file_bytes);
     config_destroy(l->config);
     free(l);
 }
 
-static enum tern_err finish(struct loader *l, struct config **ret)
+/* Completes and checks what was read, unless that failed, and destroys the loader. */
+static enum tern_err finish(struct loader *l, enum tern_err err, struct config **ret)
 {
-    TRY(config_resolve(l));
-    config_derive(l);
-    TRY(config_check(l));
-    *ret = l->config;
-    l->config = NULL;
-    return TERN_OK;
+    if (err == TERN_OK)
+        err = config_resolve(l);
+    if (err == TERN_OK) {
+        config_derive(l);
+        err = config_check(l);
+    }
+    if (err == TERN_OK) {
+        *ret = l->config;
+        l->config = NULL;
+    }
+    loader_destroy(l);
+    return err;
 }
 
-static enum tern_err read_file(struct loader *l, uint8_t **ret_bytes, size_t *ret_n)
+static enum tern_err read_file(struct loader *l)
 {
     FILE *file = fopen(l->config->file, "rbe");
-    uint8_t *bytes = NULL;
-    size_t n;
+    const char *wrong = NULL;
 
     if (file == NULL)
         return loader_fail(l, ORIGIN_DEFAULT, "", -1, NULL, "%s: %s", l->config->file,
                            strerror(errno));
-    bytes = malloc(CONFIG_FILE_MAX + 1);
-    n = bytes == NULL ? 0 : fread(bytes, 1, CONFIG_FILE_MAX + 1, file);
-    if (bytes == NULL || ferror(file) || n > CONFIG_FILE_MAX) {
-        const char *what = bytes == NULL  ? "out of memory"
-                           : ferror(file) ? strerror(errno)
-                                          : "larger than 16 MiB";
-
-        fclose(file);
-        free(bytes);
-        return loader_fail(l, ORIGIN_DEFAULT, "", -1, NULL, "%s: %s", l->config->file, what);
-    }
+    l->text = l->file_bytes = malloc(CONFIG_FILE_MAX + 1);
+    l->text_bytes = l->text == NULL ? 0 : fread(l->file_bytes, 1, CONFIG_FILE_MAX + 1, file);
+    if (l->text == NULL || ferror(file))
+        wrong = l->text == NULL ? "out of memory" : strerror(errno);
+    else if (l->text_bytes > CONFIG_FILE_MAX)
+        wrong = "larger than 16 MiB";
     fclose(file);
-    *ret_bytes = bytes;
-    *ret_n = n;
+    if (wrong != NULL)
+        return loader_fail(l, ORIGIN_DEFAULT, "", -1, NULL, "%s: %s", l->config->file, wrong);
+    l->file_name = l->config->file;
     return TERN_OK;
 }
 
-static enum tern_err load(int argc, char **argv, struct loader *l, uint8_t **ret_bytes)
+static enum tern_err load(int argc, char **argv, struct loader *l)
 {
     l->config->argc = argc;
     l->config->argv = argv;
     TRY(flags_read(argc, argv, l, true));
     if (l->config->file[0] != '\0') {
-        TRY(read_file(l, ret_bytes, &l->text_bytes));
-        l->file_name = l->config->file;
-        l->text = *ret_bytes;
+        TRY(read_file(l));
         TRY(yaml_load(l));
     }
     return flags_read(argc, argv, l, false);
@@ -93,16 +94,9 @@ static enum tern_err load(int argc, char **argv, struct loader *l, uint8_t **ret
 enum tern_err config_load(int argc, char **argv, struct config **ret, char *why, size_t why_cap)
 {
     struct loader *l;
-    uint8_t *bytes = NULL;
     enum tern_err err = loader_create(&l, why, why_cap);
 
-    if (err == TERN_OK)
-        err = load(argc, argv, l, &bytes);
-    if (err == TERN_OK)
-        err = finish(l, ret);
-    free(bytes);
-    loader_destroy(l);
-    return err;
+    return finish(l, err == TERN_OK ? load(argc, argv, l) : err, ret);
 }
 
 enum tern_err config_load_text(const char *name, const void *bytes, size_t n, struct config **ret,
@@ -117,10 +111,7 @@ enum tern_err config_load_text(const char *name, const void *bytes, size_t n, st
         l->text_bytes = n;
         err = yaml_load(l);
     }
-    if (err == TERN_OK)
-        err = finish(l, ret);
-    loader_destroy(l);
-    return err;
+    return finish(l, err, ret);
 }
 
 void config_destroy(struct config *config)

@@ -85,7 +85,8 @@ struct loader {
     /* Owned. Names, each followed by '+'; config_resolve reads them. NULL: none. */
     char *peer_tenants[CONFIG_PEERS_MAX];
     const char *file_name; /* borrowed; for messages */
-    const uint8_t *text;   /* borrowed; the YAML bytes; NULL without a file */
+    const uint8_t *text;   /* the YAML bytes; NULL without a file */
+    uint8_t *file_bytes;   /* owned; the same, of config_load */
     size_t text_bytes;
     /* Lines of the file, from 1; 0: not in the file. Lines of an entry: by loader_field's index. */
     uint32_t line; /* line being read; 0: none is */
