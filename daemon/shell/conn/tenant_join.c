@@ -7,24 +7,15 @@
 #include "shell/daemon.h"
 #include "shell/log/log.h"
 
-static uint32_t engines_of(const struct daemon *d, uint32_t tenant)
+/* The tenant's records of that shared table. */
+static uint32_t used(const struct daemon *d, uint32_t tenant, const char *table)
 {
-    struct engine_view e;
-    uint32_t n = 0;
+    struct share_view v;
+    uint32_t i = 0;
 
-    for (uint32_t i = 0; i < d->limits.engines; i++)
-        n += core_engine_view(d->core, i, &e) && e.tenant == tenant;
-    return n;
-}
-
-static uint32_t pools_of(const struct daemon *d, uint32_t tenant)
-{
-    struct pool_view p;
-    uint32_t n = 0;
-
-    for (uint32_t i = 0; i < d->limits.pools; i++)
-        n += core_pool_view(d->core, i, &p) && p.tenant == tenant;
-    return n;
+    while (core_share_view(d->core, (struct share_of){i, tenant}, &v) && strcmp(v.setting, table))
+        i++;
+    return v.used;
 }
 
 /* Lists the tenants in the slots of the reserve, and the engines, sessions and pools of each. */
@@ -38,11 +29,11 @@ static const char *all_taken(const struct daemon *d, char text[TENANT_WHY_BYTES]
                                 c->reserve_tenants);
 
     for (uint32_t i = first; i < c->ntenants && n < TENANT_WHY_BYTES; i++)
-        n += (size_t)snprintf(
-            text + n, TENANT_WHY_BYTES - n, "%s %s %u engines, %u sessions, %u pools",
-            i > first ? ";" : "",
-            config_tenant_free(c, i) ? "(another of this reload)" : c->tenants[i].name,
-            engines_of(d, i), core_tenant_view(d->core, i).sessions, pools_of(d, i));
+        n += (size_t)snprintf(text + n, TENANT_WHY_BYTES - n,
+                              "%s %s %u engines, %u sessions, %u pools", i > first ? ";" : "",
+                              config_tenant_free(c, i) ? "(another of this reload)"
+                                                       : c->tenants[i].name,
+                              used(d, i, "engines"), used(d, i, "sessions"), used(d, i, "pools"));
     return text;
 }
 
