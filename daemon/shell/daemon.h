@@ -172,6 +172,7 @@ void daemon_event(struct daemon *d, struct event *ev);
 /* Queues the event, which must borrow nothing. The core receives it before any event that is not
  * queued, at the latest in the next turn of the loop; until then the loop does not wait. */
 void daemon_later(struct daemon *d, const struct event *ev);
+void daemon_emit(void *daemon, struct event *ev); /* the same, for a seam */
 void daemon_run_queue(struct daemon *d);
 /* The most batches of pages that fetches may have outstanding at a time. */
 uint32_t daemon_batches_bound(const struct core_limits *l);

@@ -21,11 +21,6 @@
 
 /* ---- what reports to us ---- */
 
-static void later(void *ctx, struct event *ev)
-{
-    daemon_later(ctx, ev);
-}
-
 static enum tern_err serve_page(void *ctx, struct serve_id serve, uint32_t group,
                                 struct page_ref ref, uint32_t *ret_record)
 {
@@ -77,7 +72,7 @@ static void mem_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
     (void)res, (void)flags, (void)buffer;
     if (d->state == DAEMON_STOPPED)
         return; /* its verdicts would reach transfers that are being destroyed */
-    mem_poll(d->mem, later, d);
+    mem_poll(d->mem, daemon_emit, d);
     while (mem_device_lost(d->mem, &device, &why))
         alarms_gpus(d, io_now_ns());
 }
@@ -331,7 +326,7 @@ static enum tern_err start_xfer(struct daemon *d, char *why, size_t cap)
     xfer.io = d->io;
     xfer.mem = d->mem;
     xfer.incarnation = d->incarnation;
-    xfer.emit = later;
+    xfer.emit = daemon_emit;
     xfer.serve_page = serve_page;
     xfer.serve_next = serve_next;
     xfer.serve_allowed = serve_allowed;

@@ -17,11 +17,6 @@
 #define FAULTS_LOGGED 32  /* lines per start about refused files and extents */
 #define COUNTS_BYTES  256 /* size of the text of all faults */
 
-static void later(void *ctx, struct event *ev)
-{
-    daemon_later(ctx, ev);
-}
-
 /* Logs damage since the last look in one line: the last one, and the count. */
 static void log_damage(struct daemon *d)
 {
@@ -48,7 +43,7 @@ static void disk_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t b
     (void)res, (void)flags, (void)buffer;
     if (d->state == DAEMON_STOPPED)
         return;
-    disk_poll(d->disk, later, d);
+    disk_poll(d->disk, daemon_emit, d);
     log_damage(d);
 }
 

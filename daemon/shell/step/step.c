@@ -33,6 +33,11 @@ void daemon_later(struct daemon *d, const struct event *ev)
     q->n++;
 }
 
+void daemon_emit(void *daemon, struct event *ev)
+{
+    daemon_later(daemon, ev);
+}
+
 static void step(struct daemon *d, struct event *ev)
 {
     uint64_t now = io_now_ns();
