@@ -4,7 +4,6 @@
  * with its author and its result. */
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/check.h"
 #include "base/err.h"

@@ -1,6 +1,5 @@
 /* One peer: its faults, for the loader, and the reading of an operator's arguments by the same
  * table as the file. See config.h. */
-#include <stdio.h>
 #include <string.h>
 
 #include "shell/config/config_table.h"

@@ -8,7 +8,6 @@
 #include <inttypes.h>
 #include <linux/sockios.h>
 #include <poll.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "base/err.h"
 #include "proto/shown.h"
 #include "shell/daemon.h"
 #include "shell/log/log.h"
