@@ -58,7 +58,8 @@
       "requests of the tenant are refused, because its share of that table and the shared "        \
       "remainder "                                                                                 \
       "are in use",                                                                                \
-      "raise that limit, or find the tenant that uses the records in `ternctl status`")            \
+      "raise the limit that the subject names, if any, or find the tenant that uses the records "  \
+      "in `ternctl status`")                                                                       \
     X(MEMORY_EXHAUSTED, memory_exhausted, TENANT, WARN, 0, 0,                                      \
       "a request of the tenant found too few free or evictable pages (POOL_EXHAUSTED)",            \
       "no request of the tenant has found too few for 10 s",                                       \

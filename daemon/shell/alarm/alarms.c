@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shell/config/config_table.h"
 #include "shell/daemon.h"
 
 #define MS_NS UINT64_C(1000000)
@@ -335,9 +336,9 @@ static void subject_of(const struct daemon *d, const struct alarm *a, char ret[A
         break;
     case ALARM_OF_TENANT: snprintf(ret, ALARM_SUBJECT_BYTES, "%s", c->tenants[i].name); break;
     case ALARM_OF_SHARE:
-        share_of(d, i, &v);
-        snprintf(ret, ALARM_SUBJECT_BYTES, "%s/limits.%s", c->tenants[i / CORE_SHARES].name,
-                 v.setting);
+        share_of(d, i, &v); /* some tables have no setting: other limits size them */
+        snprintf(ret, ALARM_SUBJECT_BYTES, "%s/%s%s", c->tenants[i / CORE_SHARES].name,
+                 loader_row("limits", v.setting) < config_settings_n ? "limits." : "", v.setting);
         break;
     case ALARM_OF_PEER: snprintf(ret, ALARM_SUBJECT_BYTES, "%s", c->peers[i].name); break;
     case ALARM_OF_GPU:

@@ -1,7 +1,8 @@
 /* The table of settings. A row has section and key in YAML (the flag is --SECTION.KEY, or --KEY
  * without a section), field, kind of value, range, default and meaning. The readers of the file and
  * of the flags walk the table, and so does the printer. A new setting is a row in config_table.c, a
- * field in config.h and a line in deploy/ternd.yaml (test_config compares). For config*.c. */
+ * field in config.h and a line in deploy/ternd.yaml (test_config compares). For config*.c; alarms.c
+ * asks which limits are settings. */
 #ifndef SHELL_CONFIG_TABLE_H
 #define SHELL_CONFIG_TABLE_H
 

@@ -152,11 +152,14 @@ TEST_WITH(alarms_of_a_share_name_tenant_and_limit, start, stop)
 {
     struct share_view v;
     struct reply refused = {.op = OP_SESSION_OPEN, .err = TERN_BUSY};
-    uint32_t table = 0;
+    uint32_t table = 0, fixed = 0;
 
     while (core_share_view(d.core, (struct share_of){table, 1}, &v) &&
            strcmp(v.setting, "sessions") != 0)
         table++;
+    while (core_share_view(d.core, (struct share_of){fixed, 1}, &v) &&
+           strcmp(v.setting, "record_jobs") != 0)
+        fixed++;
     refused.text = "this tenant's share of the sessions"; /* another text */
     refusals_note(&d.refusals[1], &refused, now_ns);
     ticks(1);
@@ -172,6 +175,12 @@ TEST_WITH(alarms_of_a_share_name_tenant_and_limit, start, stop)
     assert_string_equal(only().name, "share_exhausted");
     assert_string_equal(only().subject, "second/limits.sessions");
     assert_has(only().text, " sessions; ");
+    ticks(11);
+    none();
+    refused.text = share_refused((enum share_table)fixed);
+    refusals_note(&d.refusals[1], &refused, now_ns);
+    ticks(1);
+    assert_string_equal(only().subject, "second/record_jobs"); /* no setting has that name */
     ticks(11);
     none();
 }
