@@ -11,7 +11,7 @@
 #include "core/session/room.h"
 
 static_assert(LEASE_PAGES <= TABLE_PAGES_MIN, "one answer names all pages of a lease");
-static_assert(LEASE_PAGES <= BATCH_VISITS_MAX, "they can be given back at once");
+static_assert(LEASE_PAGES <= BATCH_VISITS_MAX, "one step can free all pages of a lease");
 
 /* `chain` of a page that the running operation has already named */
 #define NAMED 0u

@@ -4,7 +4,7 @@
  * owner does not touch them. Each thread has its own ring (io.h) and two bounded queues with the
  * owner, one each way, with one writer and one reader.
  *
- * Invariant: a task that is away comes back exactly once, cancelled or not, and from then on no
+ * Invariant: a task that is away returns exactly once, cancelled or not, and from then on no
  * thread and no kernel touches anything of it. The proofs of quiet wait for that. All functions are
  * for the owner thread; only `work` runs on a data thread. Nothing is allocated after
  * io_threads_create. The transfers use it. */
@@ -24,7 +24,7 @@ enum io_task_kind { IO_TASK_RECEIVE, IO_TASK_SEND, IO_TASK_WORK };
 /* Embedded in a struct of the caller; zeroed before its first use. */
 struct io_task {
     /* On the data thread, before each receive or send. Returns false if memory that it needs is
-     * gone: the task comes back with -EFAULT. NULL: no preparation. */
+     * gone: the task returns with -EFAULT. NULL: no preparation. */
     bool (*ready)(struct io_task *task);
     /* On the data thread. For a receive or a send: `res` bytes were moved, more than 0; returns
      * true if msg names more, which the thread then moves unless the task was cancelled. NULL: that
@@ -71,7 +71,7 @@ bool io_threads_end(struct io_threads *threads, uint64_t until_ns);
  * lane. Its `work`, `done` and `msg` are set, and it is not away. fd: -1 for plain work. */
 void io_threads_submit(struct io_threads *threads, struct io_task *task, enum io_task_kind kind,
                        uint32_t lane, int fd);
-/* Cancels a task that is away: it comes back soon, -ECANCELED or its result. Not plain work. */
+/* Cancels a task that is away: it returns soon, with -ECANCELED or its result. Not plain work. */
 void io_threads_cancel(struct io_task *task);
 
 struct io_threads_stats {

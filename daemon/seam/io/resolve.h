@@ -50,7 +50,7 @@ enum tern_err resolver_create(const struct resolver_config *config, struct resol
 /* Does not wait for a name service: a thread that does stays, with the memory that it uses. */
 void resolver_destroy(struct resolver *r);
 
-/* Returns false if a cancelled lookup of that slot has not come back yet. The host is copied. */
+/* Returns false if a cancelled lookup of that slot has not returned yet. The host is copied. */
 bool resolver_ask(struct resolver *r, uint32_t slot, const char *host, uint16_t port);
 /* Drops the answer: `answered` is not called. */
 void resolver_cancel(struct resolver *r, uint32_t slot);

@@ -40,8 +40,8 @@ forbidden() { # USES
         transport($1) && ($2 ~ /^mem\/(checksum|mem_fault)/) { print "looks at pages: " $0 }' "$1"
 }
 
-printf '%s\n' 'xfer/tcp/ask xfer/verbs/path path_failed' 'xfer/flow/pulls xfer/tcp/ask tcp_pump' \
-    'xfer/verbs/reads mem/checksum checksum_unit' 'xfer/transports xfer/tcp/tcp tcp_transport' \
+printf '%s\n' 'xfer/tcp/ask xfer/verbs/path path_failed' 'xfer/flow/pulls xfer/tcp/ask tcp_request' \
+    'xfer/verbs/reads mem/checksum checksum_unit' 'xfer/transports xfer/tcp/ask tcp_transport' \
     'xfer/tcp/ask xfer/flow/pulls batch_asked' 'mem/mem_verify mem/mem_fault mem_fault_try' >"$work/self"
 [[ $(forbidden "$work/self" | wc -l) -eq 3 ]] || { echo "self-test: $(forbidden "$work/self")"; exit 1; }
 
