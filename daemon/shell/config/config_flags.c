@@ -3,6 +3,7 @@
  * --version and unknown flags. */
 #include <argp.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -178,6 +179,27 @@ static void options_build(struct options *o)
     }
 }
 
+/* Refuses flags of retired settings, for which argp knows only that they are no options. */
+static enum tern_err retired_flags(struct loader *l, int argc, char **argv)
+{
+    char name[NAME_BYTES];
+
+    for (int i = 1; i < argc; i++) {
+        char *key = name;
+        const char *retired;
+
+        if (strncmp(argv[i], "--", 2) != 0)
+            continue;
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(argv[i] + 2, "="), argv[i] + 2);
+        strsep(&key, ".");
+        retired = key ? loader_retired(name, key) : loader_retired("", name);
+        if (retired)
+            return loader_fail(l, ORIGIN_FLAG, key ? name : "", -1, key ? key : name, "%s",
+                               retired);
+    }
+    return TERN_OK;
+}
+
 enum tern_err flags_read(int argc, char **argv, struct loader *l, bool first)
 {
     struct options *options = malloc(sizeof *options);
@@ -196,6 +218,11 @@ enum tern_err flags_read(int argc, char **argv, struct loader *l, bool first)
 
     if (options == NULL)
         return loader_fail(l, ORIGIN_DEFAULT, "", -1, NULL, "out of memory");
+    pass.err = retired_flags(l, argc, argv);
+    if (pass.err != TERN_OK) {
+        free(options);
+        return pass.err;
+    }
     options_build(options);
     argp.options = options->v;
     argp_err_exit_status = EXIT_CONFIG;

@@ -77,6 +77,9 @@ TEST(config_flags_that_are_wrong_are_named)
                   "--peer b: ", "--insecure_peers");
     flags_refused(ARGV(T, (char *)"--peer=name=b,port=1"), "--peer b: port: ", "unknown key");
     flags_refused(ARGV(T, (char *)"--peer=name=b,push=true"), "--peer b: push: ", "was retired");
+    flags_refused(ARGV(T, (char *)"--rdma.wide_keys"), "--rdma.wide_keys: ", "was retired");
+    flags_refused(ARGV(T, (char *)"--limits.slabs=9"), "--limits.slabs: ", "set limits.pools");
+    flags_refused(ARGV(T, (char *)"--rdma_mr_bytes=1G"), "--rdma_mr_bytes: ", "was retired");
     flags_refused(ARGV(T, (char *)"--listen=h:1"), "--listen: ", "--insecure_peers");
     flags_refused(ARGV(T, (char *)"stray"), "", "stray");
     flags_refused(ARGV(T, (char *)"--config=/nonexistent/t.yaml"),
