@@ -56,7 +56,7 @@ STATE_MACHINE(daemon, DAEMON, DAEMON_STATE_TABLE)
 struct event_queue {
     struct event *v; /* owned */
     uint32_t cap, head, n;
-    bool stepping; /* for a check: no code steps the core within its step */
+    bool stepping; /* for a check that no code steps the core during a step */
 };
 
 /* An engine that joined, whose done_step the shell reads. */
@@ -105,7 +105,8 @@ struct reload_watch {
     bool again;                   /* a signal arrived during the reload */
 };
 
-/* Steps of the core that examined more than a step may, and when the log last reported them. */
+/* Steps of the core that examined more records than a step may, and the time at which the log last
+ * reported them. */
 struct steps_watch {
     uint64_t steps, last_ns, told_ns;
 };
@@ -165,9 +166,9 @@ enum tern_err daemon_create(struct config *config, struct daemon **ret, char *wh
 int daemon_run(struct daemon *d); /* runs until drained; returns the exit status */
 void daemon_destroy(struct daemon *d);
 
-/* Steps the core with the queued events, then with this one, and carries out all actions before it
+/* Steps the core with the queued events, then with `ev`, and carries out all actions before it
  * returns. Arrays in the event are borrowed for the call. Never call this within a step or a seam's
- * call: events that can occur there, such as a connection's end, use daemon_later. */
+ * call: pass events that can occur there, such as a connection's end, to daemon_later. */
 void daemon_event(struct daemon *d, struct event *ev);
 /* Queues the event, which must borrow nothing. The core receives it before any event that is not
  * queued, at the latest in the next turn of the loop; until then the loop does not wait. */
@@ -188,11 +189,12 @@ void engine_watch_begin(struct daemon *d, struct engine_id engine);
 bool engine_watch_end(struct daemon *d, struct engine_id engine);
 /* Requests a bell when ranks of that engine finish `step`. */
 void engine_watch_want(struct daemon *d, struct engine_id engine, uint64_t step);
-/* A bell of the engine in that slot rang. engine_watch_hear reads the steps of each such engine,
- * once a turn of the loop no matter how many bells rang. */
+/* Call engine_watch_rung when a bell of the engine in that slot rang. engine_watch_hear reads the
+ * steps of each such engine, once a turn of the loop, however many bells rang. */
 void engine_watch_rung(struct daemon *d, uint32_t slot);
 void engine_watch_hear(struct daemon *d);
-/* Sends the core the steps that ranks of that engine, or of all, finished since the last call. */
+/* Sends the core the steps that ranks of that engine, or of all engines, have finished since the
+ * last call. */
 void daemon_poll_engine(struct daemon *d, uint32_t slot);
 void daemon_poll_engines(struct daemon *d);
 

@@ -250,8 +250,9 @@ static void status_memory(const struct admin_ctx *ctx, struct text_out *out)
                 U64("waited_ms", ctx->mem.holes.waited_ns / 1000000), NUM(*ctx->config, workers)));
 }
 
-/* Counts pairs of a region on a GPU and a NIC in use; if RDMA is wanted and no NIC is in use,
- * regions that no NIC knows. `ternctl doctor` names them. */
+/* Counts pairs of a region on a GPU and a NIC in use: those that are registered, and those that are
+ * not. If RDMA is wanted and no NIC is in use, each such region counts as not registered. `ternctl
+ * doctor` names the pairs. */
 static void status_regions(const struct admin_ctx *ctx, struct text_out *out)
 {
     const struct daemon *d = ctx->daemon;
@@ -312,7 +313,8 @@ static bool door(const struct admin_ctx *ctx, uint32_t i, const char **ret_name,
     return true;
 }
 
-/* Connections without a name so far, a door's places, and the share of an address or process. */
+/* For each door: the connections without a name so far, the places, and the share of an address or
+ * process. */
 static void status_doors(const struct admin_ctx *ctx, struct text_out *out)
 {
     struct door_stats s;
@@ -328,7 +330,8 @@ static void status_doors(const struct admin_ctx *ctx, struct text_out *out)
     TEXT(out, CLOSE_ARRAY);
 }
 
-/* Descriptors that clients send: how they are refused, and the connections that they ended. */
+/* Descriptors that clients send: how they are refused, and the number of connections ended because
+ * of them. */
 static void status_descriptors(const struct admin_ctx *ctx, struct text_out *out)
 {
     TEXT(out, OBJECT("descriptors", STR("mode", ctx->descriptors),
@@ -336,7 +339,8 @@ static void status_descriptors(const struct admin_ctx *ctx, struct text_out *out
                      NUM(ctx->closer, closing), U64("closed_apart", ctx->closer.closed)));
 }
 
-/* Answers that wait for their readers, beside each tenant's reserve and the shared remainder. */
+/* Send buffers of answers that wait for their readers, with each tenant's reserve and the shared
+ * remainder. */
 static void status_send_buffers(const struct admin_ctx *ctx, struct text_out *out)
 {
     const uint32_t tenants = ctx->config->ntenants;
@@ -478,7 +482,8 @@ static void status_overdue(const struct admin_ctx *ctx, uint32_t tenant, struct 
     TEXT(out, CLOSE_ARRAY);
 }
 
-/* The engines with an ended process and a live one: they keep their pages until all have ended. */
+/* The engines with an ended process and a live one: an engine keeps its pages until all its
+ * processes have ended. */
 static void status_stuck(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out)
 {
     struct engine_view e;
@@ -496,7 +501,7 @@ static void status_stuck(const struct admin_ctx *ctx, uint32_t tenant, struct te
     TEXT(out, CLOSE_ARRAY);
 }
 
-/* The number of alarms on of each kind, also 0. */
+/* The number of active alarms of each kind, even if it is 0. */
 static void status_alarm_counts(const struct admin_ctx *ctx, struct text_out *out)
 {
     TEXT(out, OPEN_ARRAY("alarm_counts"));

@@ -46,20 +46,21 @@ struct admin_ctx {
 
 /* Commands: status, stats, doctor, pools, namespaces, sessions, records, tickets, engines, peers,
  * transfers, tree, disk. `tenant`: NONE for the admin socket; otherwise the answer has only that
- * tenant's data (status, stats, pools, namespaces, sessions, records, tickets and engines alone).
+ * tenant's data, and the only commands are status, stats, pools, namespaces, sessions, records,
+ * tickets and engines.
  *
  * Answers are one object. Lists are paged by "from=SLOT" and "limit=ROWS". An answer has "next",
- * the `from` of the next page, or null at the end. A page ends early, whole, if `out` has no room
- * for another row or ADMIN_SCAN_MAX slots were examined: a page without rows is not the end.
- * tenant=, engine= and peer= select rows by name in lists that have such. `tree` and `namespaces`
- * also take pool=SLOT, `status` hash=1 for core_hash. 64-bit ids and hashes are hexadecimal
- * strings; counts are numbers. "borrowed" is null if counting it would examine more than
- * ADMIN_VISITS_MAX nodes. "id" and "node_id" identify a node, also one that a session or transfer
- * pins; "slot", "parent" and "node" are slots, which are reused.
+ * the `from` of the next page, or null at the end. A page ends early, after a whole row, if `out`
+ * has no room for another row or ADMIN_SCAN_MAX slots were examined: a page without rows is not the
+ * end. tenant=, engine= and peer= select rows by name in lists that have such names. `tree` and
+ * `namespaces` also take pool=SLOT, `status` hash=1 for core_hash. 64-bit ids and hashes are
+ * hexadecimal strings; counts are numbers. "borrowed" is null if counting it would examine more
+ * than ADMIN_VISITS_MAX nodes. "id" and "node_id" identify a node, also one that a session or
+ * transfer pins; "slot", "parent" and "node" are slots, which are reused.
  *
- * UNSUPPORTED: no such command. INVALID: an argument. DENIED: not for a tenant. BUSY: `out` is too
- * small for even one row (or for status). On an error `out` is unchanged, and `why` names the
- * argument, or is "". */
+ * UNSUPPORTED: no such command. INVALID: a wrong argument. DENIED: the command is not for a tenant.
+ * BUSY: `out` is too small for even one row (or for status). On an error `out` is unchanged, and
+ * `why` names the argument, or is "". */
 enum tern_err admin_answer(const struct admin_ctx *ctx, const char *command, char *const *args,
                            size_t nargs, uint32_t tenant, struct text_out *out,
                            char why[ADMIN_WHY_BYTES]);
@@ -72,7 +73,8 @@ struct admin_arg {
     uint32_t max;
 };
 
-/* INVALID: a key not in `takes`, or no valid number; `why` receives which. Nothing is set then. */
+/* INVALID: a key not in `takes`, or no valid number; `why` names the argument, and no value is
+ * set. */
 enum tern_err admin_args(const char *command, char *const *args, size_t nargs,
                          const struct admin_arg *takes, size_t ntakes, char why[ADMIN_WHY_BYTES]);
 /* Writes the reason of a refusal and returns `err`. */

@@ -292,7 +292,8 @@ void admin_peers_head(const struct admin_ctx *ctx, uint32_t tenant, struct text_
     TEXT(out, CLOSE_OBJECT);
 }
 
-/* Null in the clear. The version and the fields after it describe the current link. */
+/* Null if peers talk in the clear. The version and the fields after it describe the current
+ * link. */
 static void peer_tls(const struct admin_ctx *ctx, uint32_t slot, struct text_out *out)
 {
     struct tls_peer p = {.version = NULL};

@@ -40,7 +40,7 @@ void admin_figures(const char *key, const struct admin_ctx *ctx, uint32_t tenant
                    struct text_out *out);
 enum tern_err admin_stats(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out);
 
-/* Writes the RDMA devices, which are in use, and why the others are not. */
+/* Writes the RDMA devices: which of them are in use, and why the others are not. */
 enum tern_err admin_doctor(const struct admin_ctx *ctx, struct text_out *out);
 
 #endif

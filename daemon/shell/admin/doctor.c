@@ -1,6 +1,7 @@
-/* `ternctl doctor`: the RDMA devices of this host, which are in use for which regions of memory,
- * and what to do about the others; the GPUs with memory, whether they run kernels for it, and their
- * other properties. If RDMA is not wanted, it shows what RDMA would find. See admin_rows.h. */
+/* `ternctl doctor`: the RDMA devices of this host, the device that each region of memory uses, and
+ * what to do about unused devices; the GPUs with memory of the daemon, whether they run its
+ * kernels, and their other properties. If RDMA is not wanted, the command shows what RDMA would
+ * find. See admin_rows.h. */
 #include <stdio.h>
 
 #include "shell/admin/admin_rows.h"
@@ -39,7 +40,7 @@ static void rails(const struct xfer_rdma_view *v, struct text_out *out)
     TEXT(out, CLOSE_ARRAY);
 }
 
-/* Null: the port's, or none. */
+/* Writes null for UINT32_MAX: the port's value, or none. */
 static struct text_field number(const char *key, uint32_t value)
 {
     return text_or_null(value != UINT32_MAX, U64(key, value));
@@ -140,7 +141,7 @@ static void memory(const struct admin_ctx *ctx, struct text_out *out)
     TEXT(out, CLOSE_ARRAY);
 }
 
-/* The other GPUs, and whether the two copy directly. */
+/* The other GPUs, and whether each copies directly to and from `device`. */
 static void peers(const struct admin_ctx *ctx, uint32_t device, struct text_out *out)
 {
     struct mem_device_view other;

@@ -4,7 +4,7 @@
 #include "shell/log/log.h"
 
 #define DRAIN_GRACE_NS 50000000u                  /* to send the last answers */
-#define DRAIN_TELL_NS  (TICK_NS + DRAIN_GRACE_NS) /* before the deadline, to answer who waits */
+#define DRAIN_TELL_NS  (TICK_NS + DRAIN_GRACE_NS) /* before the deadline, to answer waiters */
 
 uint32_t drain_sessions(const struct daemon *d)
 {

@@ -1,6 +1,7 @@
-/* Requests of operators, and Stats of tenants. request.c passes them in, dispatch.c the core's
- * answers, daemon.c the results of a drain and of a reload. Operators request a drain, a reload,
- * acts of the core, and peers that join and leave: see the sections below. Owner thread. */
+/* Requests of operators, and Stats of tenants. request.c passes in the requests, dispatch.c passes
+ * in the core's answers, and daemon.c passes in the results of a drain and of a reload. Operators
+ * request a drain, a reload, acts of the core, and peers that join and leave: see the sections
+ * below. Owner thread. */
 #ifndef SHELL_OPERATOR_H
 #define SHELL_OPERATOR_H
 
@@ -12,7 +13,7 @@ struct asked {
     struct client_conn *c;
     const struct frame_header *h;
     const Tern__Wire__Admin *m; /* NULL: Stats */
-    struct text_out out;        /* the answer, in d->text; OK and empty: answered later */
+    struct text_out out;        /* in d->text; OK with an empty text: answered later */
     char why[ADMIN_WHY_BYTES];  /* why the command failed */
 };
 /* As admin_args, for an array. */
@@ -57,8 +58,8 @@ void drain_tick(struct daemon *d, uint64_t now_ns);
 #define CORE_ACT_RESULT_BYTES 256
 
 bool core_act_is(const char *command);
-/* Sends the core the command's request. The answer is a reply of one of these operations, in this
- * call or later: operator_reply has or gets the result. INVALID, GONE: nothing was requested. */
+/* Sends the core the command's request. The answer is a reply of one of these operations:
+ * operator_reply receives it during this call or later. INVALID, GONE: nothing was requested. */
 enum tern_err core_act(struct daemon *d, struct asked *a);
 
 /* The command of such an operation; NULL: another operation. */
@@ -70,8 +71,8 @@ void core_act_answer(const struct daemon *d, const struct reply *r, struct text_
 
 /* ---- reload.c: reads the configuration as at start and compares it with the one in force. Reports
  * each difference: done, needs a restart or failed, and why. SIGHUP (daemon.c) and an operator
- * (operator.c) request a reload. Invariant: a file with an error, or unusable certificates, change
- * nothing; d->config changes only in reload.c, in tenant_join.c and in shell/peers. ---- */
+ * (operator.c) request a reload. Invariant: a file with an error or with unusable certificates
+ * changes nothing; d->config changes only in reload.c, in tenant_join.c and in shell/peers. ---- */
 
 /* Called on the owner thread when the file has been read; calls reload_finish. */
 typedef void reload_read_done(struct daemon *d);
@@ -82,7 +83,7 @@ void reload_end(struct daemon *d); /* call before the ring ends */
 bool reload_begin(struct daemon *d, bool dry_run);
 /* The same for a signal; if a reload is in progress, repeats it when that has ended. */
 void reload_by_signal(struct daemon *d);
-/* Removes a peer of a file or of an operator. */
+/* Removes a peer that a file or an operator added. */
 void member_leave(struct daemon *d, uint32_t slot);
 
 /* The result of a reload. */

@@ -115,7 +115,7 @@ void reload_by_signal(struct daemon *d)
         return;
     d->reload.by_signal = true;
     if (d->state != DAEMON_SERVING)
-        return; /* this would report a daemon that ends as ready again */
+        return; /* otherwise the manager would regard an ending daemon as ready again */
     snprintf(state, sizeof state, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, io_now_ns() / 1000);
     notify_state(state);
 }
@@ -142,7 +142,7 @@ static const char *why_not_peer(const struct reloading *r, const struct config_c
                                            "reload again in a moment, or raise limits.peers";
 }
 
-/* Reasons beside the row's: TLS exists from the start or not at all, and a peer needs a slot. */
+/* Reasons in addition to the row's: TLS is set up at start or never, and a peer needs a slot. */
 static const char *why_not(struct reloading *r, const struct config_change *change)
 {
     bool had = r->d->links.tls != NULL, has = r->is->tls_cert[0] != '\0';

@@ -1,5 +1,5 @@
-/* See alarms.h. For each kind of alarm, the function of the same name in alarm_table.h evaluates
- * the condition. */
+/* See alarms.h. The condition of each kind of alarm is a function named like the kind's row in
+ * alarm_table.h. */
 #include "shell/alarm/alarms.h"
 
 #include <stdarg.h>

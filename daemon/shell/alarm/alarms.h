@@ -25,7 +25,7 @@
 
 STATE_MACHINE(alarm, ALARM, ALARM_STATE_TABLE)
 
-#define ALARM_QUARANTINE_NS 10000000000u /* a data path without progress has ended before */
+#define ALARM_QUARANTINE_NS 10000000000u /* a data path without progress ends earlier */
 #define ALARM_REFUSED_NS    10000000000u /* how long a refusal counts */
 #define ALARM_BACKLOG_PARTS 4 /* parts of the records: 3 of 4 begin it, less than 2 end it */
 

@@ -58,7 +58,7 @@ struct config_tenant {
 struct config_peer {
     char name[CONFIG_NAME_BYTES];
     struct config_endpoint address; /* of its control listener */
-    uint64_t tenants;               /* bit i: it may ask for tenant i, and we ask it for tenant i */
+    uint64_t tenants;               /* bit i: both sides may request pages of tenant i */
     enum xfer_transport transport;  /* of the pages that it sends us */
     bool by_operator;               /* an operator added it; it is in no file */
     bool by_member; /* by_operator, and by tern-member, which removes only its own */
@@ -93,8 +93,8 @@ struct config {
     uint64_t spill_parts; /* bit i: tenant i's spill_bytes is derived */
     uint32_t reserve_tenants;
     char reserve_like[CONFIG_NAME_BYTES]; /* tenant whose sizes the reserve gets; "": no reserve */
-    /* While the daemon runs these are slots, free without a name. A peer keeps its slot, which is
-     * its index in the core and the index of its outbound link. */
+    /* While the daemon runs these are slots; a slot without a name is free. A peer keeps its slot,
+     * which is its index in the core and the index of its outbound link. */
     uint32_t npeers;
     struct config_peer peers[CONFIG_PEERS_MAX];
     uint32_t by_name[CONFIG_PEERS_MAX]; /* slots of the peers as loaded, sorted by name */
@@ -205,8 +205,8 @@ struct config_change {
 /* Returns false if the change is not applied: peers then get no access to an added tenant. */
 typedef bool config_change_fn(void *ctx, const struct config_change *change);
 
-/* Calls `found` for each difference. Skips derived settings, set by neither file nor flags in
- * either configuration. Changes neither configuration; `found` may apply its change. */
+/* Calls `found` for each difference. Skips derived settings: those that neither the file nor a flag
+ * sets in either configuration. Changes neither configuration; `found` may apply its change. */
 void config_compare(const struct config *was, const struct config *is, config_change_fn *found,
                     void *ctx);
 /* Sets the setting of that change to its new value. */

@@ -65,7 +65,8 @@ void config_take(struct config *config, const struct config *from,
     config->given[change->row] = from->given[change->row];
 }
 
-/* A part of the disk tier that is derived in both configurations does not differ. */
+/* Compares a field. A part of the disk tier that is derived in both configurations counts as
+ * equal. */
 static bool differs(const struct compare *c, uint32_t slot, uint32_t from, const struct setting *s)
 {
     const struct config_tenant *was = &c->was->tenants[slot], *is = &c->is->tenants[from];

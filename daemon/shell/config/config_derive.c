@@ -149,8 +149,8 @@ static void take_sizes(struct config_tenant *to, const struct config_tenant *fro
     }
 }
 
-/* Appends the reserve's tenants after the entries, so that they get all that tenants get. An entry
- * without `memory` takes its missing sizes from the same tenant. */
+/* Appends the reserve's tenants after the entries, so that all later code treats them as tenants.
+ * An entry without `memory` takes its missing sizes from the tenant that reserve.like names. */
 static enum tern_err reserve_add(struct loader *l)
 {
     struct config *c = l->config;
@@ -218,8 +218,8 @@ static void derive_u32(uint32_t *field, uint64_t value)
 }
 
 /* A peer keeps one data connection while its link is up, and a second one for transfers by RDMA;
- * both need room in both directions. Busy peers have more connections, plan_busy_peers of them at a
- * time. */
+ * both need room in both directions. At most plan_busy_peers peers at a time have more
+ * connections. */
 static uint64_t data_conns(const struct config *c)
 {
     uint64_t n = 0, most = 2;
@@ -236,7 +236,7 @@ static uint64_t data_conns(const struct config *c)
     return n < DATA_CONNS_MIN ? DATA_CONNS_MIN : n;
 }
 
-/* Without TLS or consent to do without, no peer can join. */
+/* Without TLS, and without consent to peers in the clear, no peer can join. */
 static uint32_t peer_slots(const struct config *c)
 {
     bool talks = c->insecure_peers || c->tls_cert[0] != '\0';
@@ -261,7 +261,7 @@ static uint32_t table_pages(uint32_t frame_body_max)
     return n < TABLE_PAGES_MIN ? TABLE_PAGES_MIN : n > TABLE_PAGES_MAX ? TABLE_PAGES_MAX : n;
 }
 
-/* Each tenant without spill_bytes gets an equal part of what the others leave. */
+/* Each tenant without spill_bytes gets an equal part of the bytes that the others leave. */
 static void derive_parts(struct config *c)
 {
     uint64_t left = c->spill_bytes;
@@ -330,7 +330,7 @@ static void derive_rails(struct config *c)
         c->rdma_rails = XFER_RAILS_INITIAL;
 }
 
-/* A field that must not be 0 and is 0 was not set: it gets the derived value. */
+/* A field that is 0 although 0 is not allowed was not set, so it gets the derived value. */
 void config_derive(struct loader *l)
 {
     struct config *c = l->config;
@@ -426,7 +426,8 @@ static enum tern_err check_memory(struct loader *l)
     return TERN_OK;
 }
 
-/* Index 0 of a pool is never used, so a pool has two pages or more; record memory one or none. */
+/* Index 0 of a pool is never used, so a tenant's memory has room for two pages or more. Record
+ * memory has room for one page or more, or is 0. */
 static enum tern_err check_pages(struct loader *l)
 {
     uint64_t page = l->config->page_bytes_min;
@@ -458,7 +459,7 @@ static enum tern_err check_tape(struct loader *l)
     return TERN_OK;
 }
 
-/* TLS needs all three files or none, and none with the consent to do without. */
+/* TLS needs all three files. With `insecure_peers` no file may be named. */
 static enum tern_err check_tls(struct loader *l)
 {
     const struct config *c = l->config;
@@ -584,7 +585,8 @@ static enum tern_err check_spill(struct loader *l)
     return TERN_OK;
 }
 
-/* Each named device is a rail, with a path for each link and tenant even if no device exists. */
+/* Each named device counts as a rail, with a path for each link and tenant, even if the device does
+ * not exist. */
 static enum tern_err check_rails(struct loader *l)
 {
     uint32_t named = plan_rails_named(l->config);
@@ -641,7 +643,8 @@ static enum tern_err check_shares(struct loader *l)
     return TERN_OK;
 }
 
-/* The total memory if the setting, a number of 4 bytes, had its minimum. */
+/* Returns the total memory that the plan would need if the setting, a number of 4 bytes, had its
+ * minimum. */
 static uint64_t memory_without(struct config *config, const struct setting *s)
 {
     uint32_t *field = (uint32_t *)(void *)((char *)config + s->offset), is = *field;
@@ -667,7 +670,7 @@ static const struct setting *costliest_limit(struct loader *l, uint64_t total)
             continue;
         without = memory_without(l->config, s);
         if (without < total / 2) {
-            total = 2 * without; /* of several, the limit whose minimum leaves the lowest total */
+            total = 2 * without; /* find the limit whose minimum leaves the lowest total */
             found = s;
         }
     }

@@ -134,7 +134,7 @@ enum tern_err loader_fail(struct loader *l, enum origin origin, const char *sect
     if (l->reserved > 0 && strcmp(section, "tenants") == 0 && index >= 0 &&
         (uint32_t)index >= l->config->ntenants - l->reserved) {
         section = "reserve";
-        key = "tenants"; /* one tenant may have these sizes, but not so many tenants */
+        key = "tenants"; /* these sizes may fit one tenant, but not that many tenants */
         index = -1;
     }
     if (origin == ORIGIN_FILE)

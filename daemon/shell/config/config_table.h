@@ -1,8 +1,8 @@
 /* The table of settings. A row has section and key in YAML (the flag is --SECTION.KEY, or --KEY
  * without a section), field, kind of value, range, default and meaning. The readers of the file and
  * of the flags walk the table, and so does the printer. A new setting is a row in config_table.c, a
- * field in config.h and a line in deploy/ternd.yaml (test_config compares). For config*.c; alarms.c
- * asks which limits are settings. */
+ * field in config.h and a line in deploy/ternd.yaml (test_config compares). Used by config*.c, and
+ * by alarms.c to find the limits that are settings. */
 #ifndef SHELL_CONFIG_TABLE_H
 #define SHELL_CONFIG_TABLE_H
 
@@ -87,7 +87,7 @@ struct loader {
     char *peer_tenants[CONFIG_PEERS_MAX];
     const char *file_name; /* borrowed; for messages */
     const uint8_t *text;   /* the YAML bytes; NULL without a file */
-    uint8_t *file_bytes;   /* owned; the same, of config_load */
+    uint8_t *file_bytes;   /* owned; the same bytes, if config_load read them */
     size_t text_bytes;
     /* Lines of the file, from 1; 0: not in the file. Lines of an entry: by loader_field's index. */
     uint32_t line; /* line being read; 0: none is */

@@ -18,7 +18,7 @@
 #define BODIES_SHARE            8   /* large requests of a tenant at a time */
 #define BUSY_PEERS              64u
 #define HELLO_NS                3000000000u
-#define DATA_IDLE_NS            5000000000u /* alike on all hosts */
+#define DATA_IDLE_NS            5000000000u /* equal on all hosts */
 #define SPILL_DEPTH             16          /* pieces of 1 MiB in flight per thread of the disk */
 #define OTHER_DESCRIPTORS       64          /* the ring, the workers', the log, libraries */
 
@@ -148,7 +148,8 @@ uint64_t plan_hello_ns(const struct config *config)
     return progress_ns(config) < HELLO_NS ? progress_ns(config) : HELLO_NS;
 }
 
-/* Memory is registered only if a peer may fetch from it by RDMA, or we from a peer. */
+/* Memory is registered only if a peer may fetch from it by RDMA, or this daemon may fetch from a
+ * peer by RDMA. */
 static void plan_rdma(const struct config *config, struct xfer_rdma_config *ret)
 {
     bool wanted = false;
@@ -256,7 +257,7 @@ void plan_streams(const struct config *config, struct stream_config *ret)
                                             : LINK_SEND_BUFFERS_MAX;
 }
 
-/* Until it is closed, every client's socket has a slot or a place at a door. */
+/* Every client's socket has a slot or a place at a door until it is closed. */
 void plan_closer(const struct config *config, struct closer_config *ret)
 {
     uint32_t door = CONFIG_STRANGERS + DOOR_LEAVING, most = CONFIG_ADMIN_CONNS;
@@ -271,7 +272,7 @@ void plan_closer(const struct config *config, struct closer_config *ret)
                                   .lane_sockets = most * CONN_DESCRIPTORS + door};
 }
 
-/* ---- what they take ---- */
+/* ---- memory and descriptors ---- */
 
 static uint64_t core_bytes(const struct config *config)
 {
@@ -393,7 +394,7 @@ uint64_t plan_descriptors_in_flight(const struct config *config)
     return (uint64_t)plan_procs(config) * STREAM_FDS_MAX;
 }
 
-/* ---- telling it ---- */
+/* ---- shares ---- */
 
 void plan_print_shares(const struct config *config, FILE *out)
 {

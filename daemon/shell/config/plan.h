@@ -28,7 +28,8 @@ uint32_t plan_stream_shares(const struct config *config);
 void plan_streams(const struct config *config, struct stream_config *ret);
 uint32_t plan_conns(const struct config *config); /* connections on Unix sockets */
 void plan_closer(const struct config *config, struct closer_config *ret);
-uint32_t plan_procs(const struct config *config); /* watched processes: one a tenant's connection */
+uint32_t plan_procs(const struct config *config); /* watched processes: at most one for each
+                                                     connection of a tenant */
 uint32_t plan_body_max(const struct config *config);
 /* The longest wait for a connection's first whole message, before its sender is known. */
 uint64_t plan_hello_ns(const struct config *config);

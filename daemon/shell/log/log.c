@@ -125,7 +125,8 @@ static struct bucket *bucket_of(enum log_level level, const char *event, uint64_
     return &logger.bucket[i];
 }
 
-/* Returns true if this line may be written; then *ret_suppressed is how many before it were not. */
+/* Returns true if this line may be written; *ret_suppressed is then the number of lines suppressed
+ * before it. */
 static bool admitted(enum log_level level, const char *event, uint64_t now_ns,
                      uint64_t *ret_suppressed)
 {

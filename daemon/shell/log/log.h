@@ -49,7 +49,7 @@ const char *log_level_name(enum log_level level);
 bool log_level_parse(const char *name, enum log_level *ret);
 
 /* ---- notify.c: messages to the service manager, as in sd_notify(3): datagrams to $NOTIFY_SOCKET,
- * if that is set. The protocol needs no library, and nothing there waits or allocates: a message
+ * if it is set. The protocol needs no library, and no function of it waits or allocates: a message
  * without room in the manager's queue is sent again with the next tick. One daemon per process uses
  * it. ---- */
 
