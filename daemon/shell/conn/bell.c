@@ -1,6 +1,6 @@
-/* See conn.h. A read wakes all waiters on the client's end, in the reader's time: a client can add
- * thousands of epolls to its end. A read also releases descriptors that a client sent. So a thread
- * of the kernel reads, and the owner only polls. */
+/* See conn.h. A read wakes all waiters on the client's end and takes the reader's time for that,
+ * and a client can add thousands of epolls to its end. A read also releases descriptors that a
+ * client sent. So a thread of the kernel reads, and the owner only polls. */
 #include "shell/conn/conn.h"
 
 #include <errno.h>
@@ -82,7 +82,8 @@ static void rung(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
     io_recv(c->d->io, op, c->bell.fd, &c->bell.byte, sizeof c->bell.byte, false);
 }
 
-/* A read of one of the tenant's bells has ended. Returns true if they rest until the tick. */
+/* Accounts for an ended read of one of the tenant's bells. Returns true if this bell must rest
+ * until the tick. */
 static bool read_ended(struct bell_reads *r)
 {
     uint64_t now_ns = io_now_ns();

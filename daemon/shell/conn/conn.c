@@ -336,7 +336,7 @@ static const struct stream_ops conn_stream_ops = {.frame = on_frame,
 
 /* ---- the beginning ---- */
 
-/* Reads whose the connection is, for the log. */
+/* Reads the process and the user of the connection, for the log. */
 static void know_caller(struct client_conn *c, int fd)
 {
     struct ucred cred = {.uid = UINT32_MAX};
@@ -387,9 +387,9 @@ static enum tern_err has_room(const struct conn_share *s, char why[CONN_WHY_BYTE
                      conn_share_name(s), s->open, s->unread);
 }
 
-/* Refuses a connection, which the door closes, without a slot and without waiting for the other
- * side. The thread that closes the socket first writes the refusal, before anything was read, as
- * the answer to request 0, a number that no request has. */
+/* Refuses a connection without using a slot and without waiting for the other side; then the door
+ * closes the socket. The thread that closes the socket first writes the refusal. No request was
+ * read, so the refusal answers request 0, a number that no request has. */
 static void refuse_early(struct daemon *d, uint32_t tenant, int fd, enum tern_err err,
                          const char *why)
 {
@@ -552,8 +552,8 @@ static const char *socket_of(const struct conn_share *s, uint32_t *ret_mode)
     return config_tenant_free(config, s->tenant) ? NULL : config->tenants[s->tenant].socket;
 }
 
-/* Takes the service manager's sockets and makes ours for the rest. Reports a wrong name before that
- * socket blocks ours. */
+/* Takes the service manager's sockets and makes ours for the rest. Reports a wrongly named socket
+ * before it blocks ours. */
 static enum tern_err listen_all(struct daemon *d, char *why, size_t cap)
 {
     struct listen_fds fds;

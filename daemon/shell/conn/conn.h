@@ -56,8 +56,8 @@ struct client_conn;
 STATE_MACHINE(bell, BELL, BELL_STATE_TABLE)
 
 #define BELL_WHY_BYTES 192 /* size of the reason why there is no bell */
-/* Between two ticks, reads of a tenant's bells are in progress for at most so long, as the owner
- * measures it, plus one read. */
+/* The most time between two ticks, by the owner's clock, in which reads of a tenant's bells are in
+ * progress. One read may exceed it. */
 #define BELL_TICK_NS 5000000u
 
 /* The reads of a tenant's bells. Several at once count as one. */
@@ -114,7 +114,7 @@ struct conn_share {
     struct listener listener;
     struct door *door;       /* owned; clients wait there until their Hello has arrived whole */
     struct door_stats shown; /* counts of the door that the log has reported */
-    bool again;              /* a slot became free: clients that wait for one are to try again */
+    bool again;              /* a slot became free: clients that wait for a slot must try again */
 };
 
 struct client_conns {
@@ -207,7 +207,7 @@ void conn_fds_look(struct client_conn *c);
 
 #define TENANT_WHY_BYTES 1024
 
-/* Returns why a new configuration's tenant needs a restart, maybe in `text`; NULL: it does not. */
+/* Returns why a new configuration's tenant needs a restart, maybe in `text`; NULL: no restart. */
 const char *tenant_needs_restart(const struct daemon *d, const struct config_change *change,
                                  char text[TENANT_WHY_BYTES]);
 /* tenant_may_join checks, without changes, whether the tenant could join; tenant_join adds it. On

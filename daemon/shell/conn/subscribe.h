@@ -1,10 +1,10 @@
 /* Subscriptions: streams of the changes of the prefix tree, for routers and operators. Each has a
  * position in its tenant's ring of changes (an operator's, in all rings) and receives the changes
- * after it, one frame at a time. Until the kernel has accepted a frame the position stays; changes
- * that the ring overwrites meanwhile are reported as `lost`. They are the tenant's own: no tenant
- * overwrites another's. Called by request.c (a Subscribe, the end of a connection) and daemon.c
- * (once a turn). Invariant: a tenant receives only its own changes; a slow or dead subscriber costs
- * its own connection one frame and the daemon nothing; after "ready" nothing here allocates. */
+ * after it, one frame at a time. The position stays until the kernel has accepted a frame; changes
+ * that the ring overwrites meanwhile are reported as `lost`. Only later changes of the same tenant
+ * overwrite a change. Called by request.c (a Subscribe, the end of a connection) and daemon.c (once
+ * a turn). Invariant: a tenant receives only its own changes; a slow or dead subscriber costs its
+ * own connection one frame and the daemon nothing; after "ready" nothing here allocates. */
 #ifndef SHELL_SUBSCRIBE_H
 #define SHELL_SUBSCRIBE_H
 

@@ -229,7 +229,8 @@ void crash_watch(void)
     check_set_hook(on_failed_check);
 }
 
-/* A configured name is used unchanged; a default name gets the incarnation, one per crash. */
+/* A configured name is used unchanged; a default name gets the incarnation, so that each crash has
+ * a tape of its own. */
 void crash_tape(const struct config *config, struct tape *tape, uint64_t incarnation)
 {
     static const char suffix[] = ".tape";

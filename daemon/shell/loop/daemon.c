@@ -19,7 +19,7 @@
 #include "shell/log/log.h"
 #include "shell/loop/loop.h"
 
-/* ---- what reports to us ---- */
+/* ---- callbacks of seams and threads ---- */
 
 static enum tern_err serve_page(void *ctx, struct serve_id serve, uint32_t group,
                                 struct page_ref ref, uint32_t *ret_record)
@@ -207,7 +207,7 @@ static enum tern_err start_core(struct daemon *d, char *why, size_t cap)
 }
 
 /* Logs pairs of GPUs whose copies use host memory: for each GPU one other GPU that is not logged
- * yet, and the number of the rest, because equal events are limited. */
+ * yet, and the number of the rest, because the log limits lines of one event. */
 static void log_peers(const struct daemon *d)
 {
     struct mem_device_view a, b;
@@ -279,7 +279,8 @@ static void register_progress(void *ctx, const char *device, uint64_t done, uint
               done >> 20, all >> 20, ns / 1000000, threads);
 }
 
-/* Logs only GPU memory's registrations: host memory has one way, or the NIC is not used. */
+/* Logs only GPU memory's registrations: host memory can be registered in one way only, and a NIC
+ * that cannot do that is not used. */
 static void log_regions(const struct daemon *d)
 {
     struct xfer_registration_view v;

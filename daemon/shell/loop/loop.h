@@ -1,6 +1,6 @@
-/* What the files of this folder offer each other. request.c and dispatch.c are the two directions
- * between the wire and the core: frames of local clients become events, and the actions of a step
- * are carried out. daemon.c registers both. */
+/* The functions that the files of this folder call in each other. request.c and dispatch.c are the
+ * two directions between the wire and the core: frames of local clients become events, and the
+ * actions of a step are carried out. daemon.c registers both. */
 #ifndef SHELL_LOOP_H
 #define SHELL_LOOP_H
 
@@ -27,7 +27,7 @@ void engine_log_exited(struct daemon *d, uint32_t proc);
  * configured. On failure `why` receives what failed and what to do. */
 enum tern_err spill_start(struct daemon *d, char *why, size_t cap);
 
-/* Bytes that the file system is short of for spill.bytes and the headroom; 0: none, or unknown. */
+/* Bytes that the file system lacks for spill.bytes and the headroom; 0: none, or unknown. */
 uint64_t spill_lacks(const struct config *config);
 
 /* ---- crash.c: a fault, a failed check, any SIGABRT. A crash writes the tape of the last events

@@ -17,7 +17,7 @@
 #define FAULTS_LOGGED 32  /* lines per start about refused files and extents */
 #define COUNTS_BYTES  256 /* size of the text of all faults */
 
-/* Logs damage since the last look in one line: the last one, and the count. */
+/* Logs the damage found since the last call in one line: the last damage, and the count. */
 static void log_damage(struct daemon *d)
 {
     char name[DISK_NAME_MAX];

@@ -40,7 +40,7 @@ static void on_closed(struct stream *s, const char *why)
         l->next_addr = known ? l->naddrs : l->next_addr + 1;
         changed = !l->cause_known && link_record_cause(l, why);
     }
-    /* Any number of strangers must not use up the log's rate for peers' links. */
+    /* Strangers, however many, must not use up the log's rate for peers' links. */
     log_event(changed && !known ? LEVEL_WARN : LEVEL_INFO,
               l->peer == NONE ? "caller_left" : "link_down", "link=%u peer=%s dir=%s reason=%s",
               l->slot, link_peer_name(l), link_is_outbound(l) ? "out" : "in", why);
@@ -105,8 +105,8 @@ static void tenant_refused(const struct peer_link *l, const char *tenant, const 
               tenant, dir, reason);
 }
 
-/* Logs a refused tenant, the peer's ("in") or ours ("out"), and the setting, before the core gets
- * the message. */
+/* Logs a refused tenant and the setting to change, before the core gets the message. "in": we
+ * refuse the peer's request; "out": the peer refuses ours. */
 static void log_tenant(const struct peer_link *l, const struct peer_msg *msg)
 {
     const struct daemon *d = l->d;
@@ -256,7 +256,7 @@ static void tick_up(struct peer_link *l, uint64_t now_ns)
         link_due(l, l->pinged_ns + LINK_PING_NS);
 }
 
-/* Logs data connections of callers that know nothing but the data port. */
+/* Logs data connections that were refused, and those that exceeded their peer's share. */
 static void log_data_refused(struct daemon *d)
 {
     struct xfer_stats stats;

@@ -161,7 +161,7 @@ enum tern_err links_listen(struct daemon *d, char *why, size_t cap);
 void links_tick(struct daemon *d, uint64_t now_ns);
 /* link_door.c: callers wait at the door until their first message is whole. */
 enum tern_err links_door_create(struct daemon *d);
-void links_names_finish(struct daemon *d); /* before any link; waits for no name service */
+void links_names_finish(struct daemon *d); /* before links_finish; waits for no name service */
 void links_door_again(struct daemon *d);   /* outside a step of the core */
 void links_door_tick(struct daemon *d, uint64_t now_ns);
 void links_finish(struct daemon *d);
@@ -189,8 +189,8 @@ void link_data_dialled(void *ctx, uint32_t slot, uint16_t port, int error);
 /* link_path.c: messages between xfer and the peer's xfer. */
 void link_path_send(void *ctx, uint32_t slot, const struct xfer_path_msg *msg);
 void link_path_note(void *ctx, uint32_t slot, const struct xfer_note *note);
-/* Returns true if a tenant's pages come from that peer by another transport than RDMA although its
- * transport is `auto`, which tries RDMA first. */
+/* Returns true if a tenant's pages come from that peer by another transport than RDMA although the
+ * peer's transport is `auto`, which tries RDMA first. */
 bool link_falls_back(const struct daemon *d, uint32_t peer);
 void link_path_changed(void *ctx, uint32_t slot, const struct xfer_path_view *path);
 

@@ -184,7 +184,8 @@ void links_pace_tick(struct peer_links *ls, uint64_t now_ns)
     ls->pace.may_begin = more < LINK_DIALS_PER_S ? (uint32_t)more : LINK_DIALS_PER_S;
 }
 
-/* A quarter of the attempts is for links that were up just now: they wait behind no absent peer. */
+/* A quarter of the attempts is reserved for links that were up just now, so that these do not wait
+ * behind absent peers. */
 static bool was_lost(const struct peer_link *l)
 {
     return l->down_ns != 0 && l->attempts == 0;
@@ -196,8 +197,8 @@ bool links_pace_allows(const struct peer_links *ls, bool lost)
            ls->pace.under_way < (lost ? LINK_DIALS_MAX : LINK_DIALS_MAX / 4 * 3);
 }
 
-/* No operation of the ring reads the addresses while the link is idle. A number is resolved like a
- * name, since parsing it here would allocate. */
+/* No operation of the ring reads the addresses while the link is idle. A numeric address is
+ * resolved like a name, since parsing it here would allocate. */
 static void forget_addresses(struct peer_link *l)
 {
     l->naddrs = l->next_addr = 0;
@@ -206,7 +207,8 @@ static void forget_addresses(struct peer_link *l)
     link_clear_cause(l);
 }
 
-/* Tries the next address, after a round the name first. The link stays due while it must wait. */
+/* Tries the next address; after a round of all addresses, resolves the name first. The link stays
+ * due while it must wait. */
 static void dial(struct peer_link *l, uint64_t now_ns)
 {
     struct dial_pace *pace = &l->d->links.pace;

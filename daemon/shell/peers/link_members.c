@@ -1,6 +1,7 @@
 /* Peers that join, change and leave while the daemon runs. See link.h. Invariant: a slot is reused
- * only when its link is idle, no link from that peer is left and the core has no transfer with it,
- * which is the data path's proof of quiet. The core is informed then; no other link is touched. */
+ * only when its link is idle, no link from that peer is left and the core has no transfer with the
+ * peer. (A transfer ends only after the data path's proof that no writer is left.) The core is
+ * informed at that time; no other link is affected. */
 #include <string.h>
 
 #include "base/check.h"

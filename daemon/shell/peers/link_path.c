@@ -17,7 +17,8 @@ static_assert(WIRE_WINDOW_BYTES == sizeof(uint32_t) && WIRE_WINDOWS_MAX == XFER_
               "so do windows");
 static_assert(WIRE_GID_BYTES == XFER_PATH_GID_BYTES, "a GID");
 
-/* Never closes the link within this call of the seam: without room, the next tick does. */
+/* Never closes the link within this call by the seam: if there is no room, the next tick closes the
+ * link. */
 static void send_message(struct peer_link *l, const struct xfer_path_msg *msg, const char *tenant)
 {
     struct daemon *d = l->d;
@@ -40,7 +41,7 @@ static void send_message(struct peer_link *l, const struct xfer_path_msg *msg, c
         m.psn = msg->psn;
         m.mtu = msg->mtu;
         m.lid = msg->lid;
-        m.rd_atomic = 1; /* daemons that could read set up their end with it */
+        m.rd_atomic = 1; /* older daemons, which could read, need this value */
         m.gid = wire_bytes(msg->gid, sizeof msg->gid);
         m.has_chunks = true;
         m.chunks = wire_bytes(msg->mr, msg->nmrs * sizeof *msg->mr);
@@ -69,7 +70,7 @@ void link_path_send(void *ctx, uint32_t slot, const struct xfer_path_msg *msg)
         send_message(l, msg, d->config->tenants[msg->tenant].name);
 }
 
-/* Warns when a fallback begins. A fallback that returns with the link is not new. */
+/* Warns when a fallback begins. A fallback that was in use before the link was lost is not new. */
 void link_path_note(void *ctx, uint32_t slot, const struct xfer_note *note)
 {
     struct daemon *d = ctx;

@@ -36,7 +36,8 @@ void link_log_transfer(const struct peer_link *l, const struct peer_msg *msg, co
                   link_peer_name(l), dir, err_name(msg->err), msg->trace_id);
 }
 
-/* The queue is full of requests with tokens: ends the fetch as the peer would, not the link. */
+/* The queue is full of requests with tokens: ends the fetch, as the peer would, and keeps the
+ * link. */
 static void refuse_tokens(struct daemon *d, uint32_t slot, const struct peer_msg *msg)
 {
     struct event ev = {.kind = EV_PEER_MSG};

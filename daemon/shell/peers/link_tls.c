@@ -119,8 +119,8 @@ static void caller(const struct peer_link *l, char ret[CALLER_BYTES])
                  tcp_port(&addr));
 }
 
-/* An outbound link is dialled again and meets the same refusal, so there each cause is a warning
- * only once. */
+/* An outbound link is dialled again and meets the same refusal, so each cause on such a link is
+ * logged as a warning only once. */
 void link_tls_refused(struct peer_link *l, enum tls_refusal why, const char *detail)
 {
     struct daemon *d = l->d;

@@ -65,7 +65,8 @@ void daemon_poll_engines(struct daemon *d)
             daemon_poll_engine(d, i);
 }
 
-/* Called within a step. The loop's next turn reads steps finished before the ranks knew to ring. */
+/* Called within a step. The loop's next turn reads steps that finished before the ranks learned of
+ * the request to ring. */
 void engine_watch_want(struct daemon *d, struct engine_id engine, uint64_t step)
 {
     struct engine_watch *w = &d->engines[engine.slot];

@@ -31,7 +31,7 @@ static void deliver(struct stream *s, const struct frame_header *h, const uint8_
     stream_body_put(s);
 }
 
-/* Finds room for the body of a frame in pieces whose header is complete. */
+/* Finds room for the body of a frame that arrives in pieces and whose header is complete. */
 static void find_room(struct stream *s, const struct frame_header *h)
 {
     struct stream_inputs *in = &s->pool->inputs[s->share];
@@ -44,8 +44,9 @@ static void find_room(struct stream *s, const struct frame_header *h)
         s->ops->refused(s, h);
 }
 
-/* Returns true if a TLS record begins in place of a frame. Read as a frame it is longer than any
- * before a greeting, so the first bytes decide; an alert is shorter than a frame's head. */
+/* Returns true if a TLS record begins in place of a frame. Its bytes, read as a frame's length,
+ * exceed the length of any frame before a greeting, so the first bytes suffice. (An alert is
+ * shorter than a frame's head.) */
 static bool meets_tls(const struct stream *s, const uint8_t *in, size_t n)
 {
     const uint8_t *head = s->splitter.have > 0 ? s->splitter.head : in;
@@ -116,7 +117,7 @@ static bool feed_records(struct stream *s, const uint8_t **in, size_t *n)
             feed_frame(s, &plain, &plain_n);
         break;
     case TLS_ENDED: stream_close_by_peer(s, "closed by the other side"); break;
-    case TLS_FAILED: /* the last record is an alert that names the reason; it still leaves */
+    case TLS_FAILED: /* the last record is an alert that names the reason; it is still sent */
         s->ops->tls_refused(s, tls_refusal_of(s->tls), tls_detail(s->tls));
         stream_finish(s, "TLS failed");
         break;
@@ -124,7 +125,7 @@ static bool feed_records(struct stream *s, const uint8_t **in, size_t *n)
     return true;
 }
 
-/* Processes a frame, or those in a TLS record. Returns the bytes of requests and answers. */
+/* Processes a frame, or the frames in a TLS record. Returns the bytes of requests and answers. */
 static uint64_t serve(struct stream *s)
 {
     uint64_t before = s->queued_bytes;
@@ -257,7 +258,8 @@ static bool is_past(uint64_t deadline_ns, uint64_t now_ns)
     return deadline_ns && now_ns >= deadline_ns;
 }
 
-/* Returns true if the rest of a frame is late, not if received bytes wait for us. */
+/* Returns true if the rest of a frame is late. Received bytes that wait for this thread are not
+ * late. */
 static bool is_frame_late(const struct stream *s, uint64_t now_ns)
 {
     return s->input_state == STREAM_INPUT_ASKED && is_past(s->partial_ns, now_ns);

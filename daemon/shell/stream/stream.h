@@ -74,12 +74,12 @@ struct stream_ops {
     /* The body of a large frame is discarded because its share has no free buffer. */
     void (*refused)(struct stream *s, const struct frame_header *h);
     /* The kernel accepts no descriptors from us now, so this frame was not sent. Returns the size
-     * of another frame without descriptors that replaces it, in *ret_frame. */
+     * of the frame in *ret_frame, which replaces this one and has no descriptors. */
     size_t (*fds_refused)(struct stream *s, const struct frame_header *h,
                           const uint8_t **ret_frame);
     /* Calls on the socket take long, `ns` of the owner's time. From now on a thread of the kernel
-     * makes them, also for all streams of the share that are open or are opened within a minute,
-     * which are not reported again. NULL: calls are never timed. */
+     * makes them, also for all streams of the share that are open now or opened within a minute;
+     * these are not reported again. NULL: calls are never timed. */
     void (*aside)(struct stream *s, uint64_t ns);
     /* Called once, within stream_close or a completion: no frame follows. `why` is static. */
     void (*closed)(struct stream *s, const char *why);
@@ -181,8 +181,8 @@ bool stream_put(struct stream *s, const uint8_t *frame, size_t n, const int *fds
 /* Queues a frame without a deadline for the reader: at most one send buffer of bytes, and only if
  * stream_has_spare_buffer returns true. */
 bool stream_put_no_deadline(struct stream *s, const uint8_t *frame, size_t n);
-/* Returns true if a send buffer may stay in use without limit: the stream's own, or a reserved one
- * of its share while half of the reserved ones are left for answers. */
+/* Returns true if a send buffer may stay in use for any length of time: the stream's own, or a
+ * reserved one of its share while half of the reserved ones are left for answers. */
 bool stream_has_spare_buffer(const struct stream *s);
 
 /* Returns true if the kernel has accepted all bytes up to that value of `queued_bytes`. */

@@ -1,8 +1,8 @@
 /* The input of the streams, by share: the streams whose bytes wait for their turn, and those that
  * wait for a receive buffer. Each share has its own receive buffers in the ring, and a stream has
- * at most one of them, so a backlog uses no other share's. See stream.h. Invariant: a stream that
- * waits for a buffer has bytes to read; meanwhile another stream of its share has a buffer or was
- * woken, and each stream that ends its wait wakes the next. */
+ * at most one of them, so a backlog never uses another share's buffers. See stream.h. Invariant: a
+ * stream that waits for a buffer has bytes to read; meanwhile another stream of its share has a
+ * buffer or was woken, and each stream that ends its wait wakes the next. */
 #include "shell/stream/stream_internal.h"
 
 void stream_input_ready(struct stream *s)
@@ -77,7 +77,7 @@ static void give_back(struct stream *s)
 void stream_input_used(struct stream *s)
 {
     give_back(s);
-    stream_input_wake(s->pool, s->share); /* first, or it would take its own buffer again */
+    stream_input_wake(s->pool, s->share); /* first, or `s` would take its own buffer again */
     if (s->state == STREAM_CLOSED)
         stream_input_state_move(&s->input_state, STREAM_INPUT_NONE);
     else

@@ -50,9 +50,9 @@ uint32_t send_buffers_left(const struct stream *s);
 /* Requests a receive, which stream_input_post posts after the answers of a turn are sent. */
 void stream_input_ask(struct stream *s);
 void stream_input_post(struct stream_pool *pool);
-/* The stream has received n bytes into that buffer. */
+/* Call it when the stream has received n bytes into that buffer. */
 void stream_input_keep(struct stream *s, uint32_t buffer, size_t n);
-/* The share had no receive buffer: the stream receives when one was returned. */
+/* Call it when the share had no receive buffer: the stream receives once a buffer was returned. */
 void stream_input_starve(struct stream *s);
 /* Lets a stream that waits for a buffer try again: a buffer was returned or not needed. */
 void stream_input_wake(struct stream_pool *pool, uint32_t share);
@@ -61,12 +61,13 @@ void stream_input_wake(struct stream_pool *pool, uint32_t share);
 struct stream *stream_input_serve(struct stream_pool *pool, uint32_t share);
 void stream_input_ready(struct stream *s); /* input is left, or was received */
 void stream_input_used(struct stream *s);  /* no input is left, or the stream is closed */
-/* The stream is closed and will get no buffer: the next turn serves it, to finish it. */
+/* Call it when the stream is closed and will get no buffer: the next turn serves it, to finish
+ * it. */
 void stream_input_closed(struct stream *s);
 
 /* Starts the deadline for progress of all queued bytes. */
 void stream_start_send_deadline(struct stream *s);
-/* The other side has ended the stream. */
+/* Closes a stream that the other side has ended. */
 void stream_close_by_peer(struct stream *s, const char *why);
 /* Calls `finished` for a closed stream once the ring has none of its operations. */
 void stream_finish_if_quiet(struct stream *s);

@@ -1,10 +1,10 @@
 /* The memory of streams, allocated once and shared: the buffers of arriving bodies, of which a
- * share uses only its own, and those of the send queues. Each stream can always have one of these.
- * Each share (a tenant, the operators, the peers) has reserved ones, and takes no more of the
- * shared remainder than it leaves to the others. In a full share the stream with the most buffers
- * is closed and loses those that are not being sent. See stream.h. Invariant: no stream ends for
- * lack of shared buffers while another of its share has more and some of these are not being sent.
- * No share ends a stream of another. */
+ * share uses only its own, and those of the send queues. Each stream can always have one send
+ * buffer. Each share (a tenant, the operators, the peers) has reserved send buffers, and takes no
+ * more of the shared remainder than it leaves to the others. In a full share the stream with the
+ * most send buffers is closed and loses those that are not being sent. See stream.h. Invariant: no
+ * stream ends for lack of shared buffers while another of its share has more and some of these are
+ * not being sent. No share ends a stream of another. */
 #include <stdlib.h>
 #include <sys/mman.h>
 

@@ -129,7 +129,7 @@ bool stream_fits(const struct stream *s, size_t n)
     return n <= sizeof(s->last->data) * (size_t)(own < shared ? own : shared);
 }
 
-/* Queues bytes as the socket sends them. Returns false if not all fit: the caller closes. */
+/* Queues bytes that the socket sends unchanged. Returns false if not all fit: the caller closes. */
 static bool enqueue(struct stream *s, const uint8_t *frame, size_t n, const int *fds, uint32_t nfds)
 {
     while (n > 0) {
@@ -226,8 +226,9 @@ void stream_aside(struct stream *s, uint64_t ns)
     s->ops->aside(s, ns);
 }
 
-/* A send or a receive on a Unix socket wakes all waiters on the client's end, in the caller's time.
- * A client can add thousands of epolls to its end, and to its next connections too. */
+/* A send or a receive on a Unix socket wakes all waiters on the client's end and takes the caller's
+ * time for that. A client can add thousands of epolls to its end, and to the ends of its next
+ * connections. */
 static void share_aside(struct stream *s, uint64_t ns)
 {
     struct stream_pool *pool = s->pool;

@@ -2,7 +2,8 @@
  * `first` is the oldest, `next` the place after the newest. Recording is on the path of every
  * request, so it only copies; tokens are mapped when the tape is written out. tape_dump may run in
  * a signal handler: it calls only write(2) and uses buffers allocated at create. Invariant, for a
- * signal within tape_record: a record exists from when `next` has passed it until `first` has. */
+ * signal within tape_record: a record exists once `next` has passed it, until `first` has passed
+ * it. */
 #include "shell/tape/tape.h"
 
 #include <errno.h>

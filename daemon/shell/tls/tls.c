@@ -135,7 +135,7 @@ static enum tern_err read_key(SSL_CTX *ctx, const char *path, char *why, size_t 
     return ok ? TERN_OK : file_fail(why, cap, path, "is not the key of the certificate");
 }
 
-/* Since 1970. */
+/* Returns the seconds since 1970. */
 static int64_t time_s(const ASN1_TIME *at)
 {
     struct tm tm;

@@ -17,7 +17,7 @@
 #define TLS_CHAIN_MAX           4           /* certificates between a peer's own and the CA's */
 #define TLS_CHAIN_BYTES_MAX     (32u << 10) /* size of the chain that a peer sends */
 #define TLS_HANDSHAKES_MAX      32          /* handshakes from peers at a time */
-#define TLS_HANDSHAKE_BYTES_MAX (64u << 10) /* that a peer may send before its name is verified */
+#define TLS_HANDSHAKE_BYTES_MAX (64u << 10) /* bytes from a peer whose name is not verified yet */
 #define TLS_PLAIN_BYTES         16384       /* the most plain bytes of one record */
 #define TLS_RECORD_OVERHEAD     64          /* bytes around them, at most */
 #define TLS_TIME_BYTES          24          /* 2027-01-31T23:59:59Z */

@@ -222,7 +222,8 @@ static enum tern_err layouts_of(struct wire_in *w, const Tern__Wire__PoolOpen *m
     return TERN_OK;
 }
 
-/* Decodes the groups, their names for operators, and a hash of what the core does not use. */
+/* Decodes the groups, their names for operators, and a hash of the parts that the core does not
+ * use. */
 static enum tern_err groups_of(struct wire_in *w, const Tern__Wire__PoolOpen *m,
                                struct req_pool_open *ret, const char **ret_text)
 {
@@ -267,7 +268,7 @@ static enum tern_err runs_of(struct wire_in *w, Tern__Wire__Run *const *runs, si
 static enum tern_err ops_of(struct wire_in *w, const Tern__Wire__Step *m, struct req_step *ret,
                             const char **ret_text)
 {
-    struct table_run *runs = w->op_runs; /* which has room for those of all operations */
+    struct table_run *runs = w->op_runs; /* has room for the runs of all operations */
 
     for (size_t i = 0; i < m->n_ops; i++) {
         const Tern__Wire__StepOp *o = m->ops[i];
@@ -402,7 +403,7 @@ REQUEST_TABLE(X)
 #define IN_DEVICE(to, member, limit) (to).member = device_of(w, tenant, m->member);
 #define IN_GROUPS(to, member, limit) TRY(groups_of(w, m, &(to), ret_text));
 #define IN_HASH(to, member, limit)   /* set by IN_GROUPS */
-#define IN_HASH64(to, member, limit) /* likewise */
+#define IN_HASH64(to, member, limit) /* the same */
 #define IN_OPS(to, member, limit)    TRY(ops_of(w, m, &(to), ret_text));
 #define IN_BLOBS(to, member, limit)  TRY(blobs_of(m, &(to).member, ret_text));
 #define IN_TICKET(to, member, limit) TRY(ticket_of(m->member, &(to).member, ret_text));

@@ -1,5 +1,5 @@
 /* Complete layouts of pools on the wire: the fields of pages in a PoolOpen, and in messages between
- * daemons (N3). This module bounds received layouts; reshard_check_layout judges them. Called by
+ * daemons (N3). This module bounds received layouts; reshard_check_layout validates them. Called by
  * wire_in.c and link_send.c. */
 #ifndef SHELL_WIRE_LAYOUT_H
 #define SHELL_WIRE_LAYOUT_H

@@ -25,7 +25,7 @@ static void put_shortage(struct writer *w, uint32_t field, const struct shortage
     put_end(w, from, 0);
 }
 
-/* A Status; `text` has its numbers. */
+/* Writes a Status. The numbers are already in `text`, too. */
 static void put_status(struct writer *w, enum tern_err err, const char *text,
                        const uint64_t number[REPLY_NUMBERS], const struct shortage *shortage)
 {
@@ -180,7 +180,7 @@ static void ticket_text(const struct ticket *t, char ret[WIRE_TICKET_MAX])
                      ret);
 }
 
-/* Writes the ticket; an error has none. */
+/* Writes the ticket; the answer of an error has none. */
 static void put_ticket(struct writer *w, uint32_t field, const struct ticket *t)
 {
     char text[WIRE_TICKET_MAX];
@@ -234,7 +234,7 @@ static void put_hosts(struct writer *w, uint32_t field, struct hosts hosts,
     if ((of).member##_bytes > 0)                                                                   \
         put_bytes(w, number, (of).member, (of).member##_bytes);
 
-/* Writes the fields after the status. Errors have lengths and runs too: what remained. */
+/* Writes the fields after the status. An error has lengths and runs too: those that remained. */
 static void put_answer(struct writer *w, const struct reply *r, const struct wire_region *region)
 {
     switch (r->op) {

@@ -28,11 +28,13 @@ struct wire_region {
 size_t wire_out_reply(const struct reply *r, const struct wire_region *region, uint32_t body_max,
                       uint8_t *out);
 
-/* Encodes the frame of a message that the shell itself makes. `out` and the result: likewise. */
+/* Encodes the frame of a message that the shell itself makes. `out` and the result are as for
+ * wire_out_reply. */
 size_t wire_out_message(uint16_t type, uint64_t request_id, const ProtobufCMessage *m,
                         uint32_t body_max, uint8_t *out);
 
-/* The status of such an answer, in `status`; NULL, no status, if err is OK. `text` may be "". */
+/* Returns the status of such an answer, in `status`; NULL (no status) if err is OK. `text` may be
+ * "". */
 Tern__Wire__Status *wire_out_status_in(Tern__Wire__Status *status, enum tern_err err,
                                        const char *text);
 /* Encodes the failure of any request: Status is field 1 of each answer type. */
