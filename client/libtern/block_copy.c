@@ -13,7 +13,7 @@
 
 #define PART_BYTES   LANE_BYTES  /* a multiple of CHECKSUM_BLOCK */
 #define RUN_BYTES    (64u << 20) /* bytes of values in one run, or one value */
-#define STREAM_BYTES (1u << 20)  /* runs of so many bytes are copied by block_stream */
+#define STREAM_BYTES (1u << 20)  /* runs of that size or more are copied by block_stream */
 #define NAME_WORDS   (sizeof(struct block_name) / sizeof(uint64_t))
 #define LEAVES_MAX   (TERN_BLOCK_VALUE_MAX / CHECKSUM_BLOCK + NAME_WORDS) /* of a value */
 #define FOLDS_MAX    (LEAVES_MAX * sizeof(uint64_t) / CHECKSUM_BLOCK + 1)
@@ -155,7 +155,7 @@ static void copy_part(const struct block_copy *b, uint64_t at, uint64_t end, uin
         block_stream_end();
 }
 
-/* Copies a part from or to a page on a GPU, by the lane's own memory, which is hashed. */
+/* Copies a part from or to a page on a GPU, through the lane's own memory, which is hashed. */
 static void copy_part_far(struct lane *l, const struct block_copy *b, uint64_t at, uint64_t end,
                           uint64_t *leaf, enum copy_way way)
 {

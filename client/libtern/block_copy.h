@@ -41,7 +41,7 @@ struct block_copy {
     const struct iovec *iov; /* pieces of value_bytes together */
     uint32_t niov;
     uint64_t sum; /* for a copy into a page: the page's checksum (X7) */
-    bool ok;      /* for a copy out of a page: the bytes are a put of that name */
+    bool ok;      /* for a copy out of a page: the bytes are of one put of that name */
 };
 
 enum copy_way { COPY_TO_PAGES, COPY_FROM_PAGES };

@@ -11,7 +11,7 @@
 
 #define LANE_BYTES (256u << 10) /* the most bytes of one copy */
 
-/*  */
+/* The GPU on which pages lie, and its driver. */
 struct block_far {
     const struct driver *driver; /* borrowed while there are lanes */
     CUdevice device;

@@ -2,7 +2,8 @@
  *
  * A block is a prefix of one chunk of BLOCK_TOKENS tokens: the words of its key, padded with zeros,
  * and the key's length. Its page is the chunk's page. Sessions take pages for blocks that are put,
- * and pin blocks that are loaded from another tier. Only pins keep them beyond a call. */
+ * and pin blocks that are loaded from another tier. Only a tern_block_pin keeps blocks pinned
+ * beyond a call. */
 #ifndef CLIENT_BLOCKS_H
 #define CLIENT_BLOCKS_H
 
@@ -22,7 +23,7 @@
 #define BLOCKS_AHEAD_PART  32            /* at most one in this many of the pool's pages */
 #define BLOCKS_GUESS_BYTES                                                                         \
     (4ull << 20) /* most bytes that a put copies before its keys are looked up */
-#define BLOCKS_POLL_BYTES (2ull << 20) /* a call that moves so many bytes polls for answers */
+#define BLOCKS_POLL_BYTES (2ull << 20) /* a call that moves this much or more polls */
 #define BLOCKS_POLL_NS    100000u
 #define BLOCKS_TRIES      4       /* lookups of a get for a block that was evicted while read */
 #define BLOCKS_ASKED      1024    /* keys that peers are asked about at a time */
@@ -111,8 +112,8 @@ enum tern_err blocks_not_open(enum tern_err err, const char *text);
 
 /* ---- blocks_ask.c ---- */
 
-/* If the values of n blocks are many bytes, the following requests poll for their answers. The call
- * ends with n = 0, because other calls use the same connection. */
+/* If the values of n blocks are many bytes, the following requests poll for their answers. Each
+ * call ends with blocks_poll(set, 0), because other calls use the same connection. */
 static inline void blocks_poll(struct tern_block_set *set, uint32_t n)
 {
     set->t->poll_ns = n * set->value_bytes >= BLOCKS_POLL_BYTES ? BLOCKS_POLL_NS : 0;

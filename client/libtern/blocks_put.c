@@ -1,7 +1,8 @@
 /* tern_blocks_put. Pages for a piece of the list are allocated in one request; the piece is copied
  * part by part, and each part is committed by a request while the next one is copied. Pages that
- * the set has allocated ahead are filled while the requests before that are under way. Until the
- * commit, private sessions own the pages, which are free again if this process dies. */
+ * the set has allocated ahead are filled while the lookup of the keys and the allocation are under
+ * way. Until the commit, private sessions own the pages, which are free again if this process
+ * dies. */
 #include "blocks.h"
 #include "brought.h"
 
@@ -316,8 +317,8 @@ static void give_back(struct tern_block_set *set, enum tern_err err)
 }
 
 /* Copies the first blocks to pages that the set has while the daemon looks up the keys. If all
- * blocks of the last put were new, these are likely to be new, too; if not, the copies are not
- * committed. An error recurs at the next copy. */
+ * blocks of the last put were new, these are likely to be new, too; the copies of blocks that are
+ * not new are not committed. An error recurs at the next copy. */
 static void fill_ahead(void *arg)
 {
     struct put *p = arg;

@@ -11,8 +11,8 @@
 _Static_assert(BLOCKS_SESSIONS <= TERN_INFLIGHT_MAX, "each may have a load under way");
 _Static_assert(BLOCKS_SESSIONS <= 1u << ROUND_SHIFT, "a cookie has room for each");
 
-/* Closes sessions in v by one request; 0 is none. Sets each session to 0 that the daemon no longer
- * has. BUSY: the daemon still has some. */
+/* Closes the sessions in v (0: none) by one request. Sets to 0 each session that the daemon no
+ * longer has. BUSY: the daemon still has some. */
 static enum tern_err close_some(struct tern_block_set *set, tern_session *v, uint32_t n,
                                 uint64_t deadline_ns)
 {

@@ -5,8 +5,9 @@
  * device.c.
  *
  * Invariant: an entry has its head only if its checksums are written, or the kernels that write
- * them are in the stream and the step is not, which libtern ensures; one launch at a time uses the
- * scratch, in whatever stream; memory that a kernel may still read or write is never unmapped. */
+ * them are in the stream and the step is not in it yet (libtern ensures this order); one launch at
+ * a time uses the scratch, in whatever stream; memory that a kernel may still read or write is
+ * never unmapped. */
 #include "brought.h"
 
 #include <stdio.h>
@@ -406,8 +407,8 @@ static bool drained(const struct tern_pool *p)
     return result == CUDA_SUCCESS;
 }
 
-/* The thread that ends a mapping may have another context, or none. A context that is gone has
- * freed everything of it. */
+/* The thread that ends a mapping may have another context, or none. A context that was destroyed
+ * has freed everything in it. */
 static bool ended(struct tern_pool *p)
 {
     const struct driver *d = device_map_driver(p->device);

@@ -259,7 +259,7 @@ static enum tern_err call_answer_fds(struct tern *t, struct call *call, struct c
 
     t->socket.fds_expected++;
     err = call_answer(t, call, ret);
-    /* Without an answer its descriptors may still arrive; then pending.c drops them. */
+    /* A late answer may still bring descriptors; pending.c then drops them. */
     if (err == TERN_TIMED_OUT)
         return err;
     t->socket.fds_expected--;

@@ -21,6 +21,6 @@ uint8_t *device_map_base(const struct device_map *m); /* an address of the devic
 const char *device_map_uuid(const struct device_map *m);
 int device_map_ordinal(const struct device_map *m); /* among the GPUs that this process sees */
 CUdevice device_map_device(const struct device_map *m);
-const struct driver *device_map_driver(const struct device_map *m); /* as long as the mapping */
+const struct driver *device_map_driver(const struct device_map *m); /* valid while `m` exists */
 
 #endif

@@ -137,13 +137,14 @@ struct tern {
     int bell; /* owned; -1 until a pool is mapped; a write to it wakes the daemon */
 
     uint32_t poll_ns; /* how long call_wait polls before it sleeps; 0: not at all */
-    /* Calls that sleep at once after a poll in vain, and how many of them have. */
+    /* The number of calls that sleep at once after a vain poll, and how many of them have done
+     * so. */
     uint32_t polls_skip, polls_skipped;
 
     struct budget budget; /* for decoding of messages off the hot path */
     struct quick_store store;
     struct tern_result *results; /* TERN_BATCH_OPS_MAX of the batch that was run last, or of the
-                                    answer that tern_poll returned last; as many behind them of a
+                                    answer that tern_poll returned last; behind them as many of a
                                     lease's Step that is answered during a batch */
     struct asked *asked;         /* as many: the operations of these results */
     uint32_t nresults;           /* results of a batch, for tern_error_text */
@@ -255,7 +256,7 @@ enum tern_err check_leased(struct tern *t, tern_session s);
  * its arrays. */
 struct tern_tokens piece_of(const struct tern *t, const struct tern_tokens *all, uint32_t at,
                             uint32_t most);
-/* Returns the number of a piece's tokens that the daemon took. `taken` is its answer's; 0: all. */
+/* Returns the number of a piece's tokens that the daemon took. `taken`: from its answer; 0: all. */
 uint32_t piece_taken(const struct tern_tokens *piece, uint32_t taken);
 
 /* ---- changes.c ---- */
@@ -308,10 +309,10 @@ struct asked asked_op(const struct client_op *op);
  * the numbers give more detail. Returns the error of the result. */
 enum tern_err said(struct tern *t, const struct asked *a, const struct tern_result *r);
 #define WORDS_WHY_MAX 160 /* bytes of the rule that a request broke, with the NUL */
-/* Writes that rule alone, for a caller that reports the numbers in a sentence of its own; else the
- * meaning of the error. */
+/* Writes only that rule, for a caller that reports the numbers in a sentence of its own; if no rule
+ * is known, the meaning of the error. */
 void words_why(const struct asked *a, const struct tern_result *r, char ret[WORDS_WHY_MAX]);
-/* Returns what tern_error_text does for a connection. */
+/* Returns the text that tern_error_text returns for a connection. */
 const char *error_text(struct tern *t, const struct tern_result *result);
 /* Appends to the daemon's text which handle is GONE. */
 void say_handle(struct tern *t, tern_session s);
@@ -359,8 +360,8 @@ uint64_t deadline_at(uint32_t deadline_ms);
 /* Begins a request that is one of several under one deadline, a time of the clock of
  * client_socket_now_ns. TIMED_OUT, with a text: the deadline has passed. */
 enum tern_err call_start_by(struct tern *t, uint16_t type, uint64_t deadline_ns, struct call *ret);
-/* One step of the daemon was too short for the request, and the answer allows it to continue.
- * Returns true if the call has begun anew and the request must be sent again. */
+/* Begins the call anew if one step of the daemon was too short for the request and the answer
+ * allows it to continue. Returns true if the request must be sent again. */
 bool call_again(struct tern *t, enum tern_err err, struct call *call);
 /* Queues the request, waiting for room in the send buffer until the call's deadline. */
 enum tern_err call_put(struct tern *t, struct call *call, uint64_t session,
@@ -372,8 +373,8 @@ enum tern_err call_quick(struct tern *t, const struct quick_request *q, uint32_t
 /* Sends the queued frames and waits for the answer; body borrowed until the next receive. */
 enum tern_err call_wait(struct tern *t, struct call *call, const uint8_t **ret_body,
                         uint32_t *ret_n);
-/* Waits likewise, decodes the answer and returns the error of its status. The message is borrowed
- * until the next call. */
+/* Waits as call_wait does, decodes the answer and returns the error of its status. The message is
+ * borrowed until the next call. */
 enum tern_err call_answer(struct tern *t, struct call *call, const ProtobufCMessage **ret);
 /* A call whose answer carries descriptors: with OK the caller owns them, else they are closed. */
 struct call_fds {
@@ -383,7 +384,8 @@ struct call_fds {
 enum tern_err call_whole_fds(struct tern *t, uint16_t type, const ProtobufCMessage *msg,
                              uint64_t until_ns, struct call_fds *ret_fds,
                              const ProtobufCMessage **ret);
-/* MALFORMED, with a text, and all are closed: their number is not n. */
+/* Checks that n descriptors arrived. MALFORMED, with a text: their number differs, and all are
+ * closed. */
 enum tern_err call_fds_are(struct tern *t, const struct call_fds *fds, uint32_t n);
 /* Returns the error of an answer, from the Status in field 1 of each, and keeps its text. */
 enum tern_err call_status(struct tern *t, const ProtobufCMessage *msg);
@@ -394,9 +396,8 @@ enum tern_err call_whole(struct tern *t, uint16_t type, uint64_t session,
 
 /* Takes the frames that have arrived, and keeps answers that no call waits for. BUSY: no more. */
 enum tern_err call_take(struct tern *t);
-/* Waits for frames, takes them likewise, and sends the queued ones. TIMED_OUT: the deadline has
- * passed.
- */
+/* Waits for frames, takes them as call_take does, and sends the queued ones. TIMED_OUT: the
+ * deadline has passed. */
 enum tern_err call_round(struct tern *t, uint64_t deadline_ns);
 
 /* ---- async.c ---- */
@@ -416,7 +417,7 @@ struct pending *async_leave(struct tern *t, struct outgoing *o, uint16_t type);
 enum tern_err async_quick(struct tern *t, const struct quick_request *q, struct asked *asked,
                           uint32_t n, uint64_t cookie);
 
-/*  */
+/* Returns the content of the answer to a Store. */
 struct tern_stored stored_of(const ProtobufCMessage *msg);
 
 /* ---- pool.c ---- */

@@ -1,6 +1,6 @@
 /* A lease (E5): its stock of pages, which the daemon has leased to the engine and no session has
- * yet, the sessions that take them, and the Steps that report this and have no answer yet. stock.c
- * takes the answers; lease.c and lease_submit.c have the calls of tern.h.
+ * yet, the sessions that take them, and the Steps that report these changes and have no answer yet.
+ * stock.c takes the answers; lease.c and lease_submit.c have the calls of tern.h.
  *
  * Invariant, for each group: `held` is the number of pages that the daemon counts as leased by this
  * lease's requests: pages in the stock, pages that Steps under way name, and stray pages. Each page

@@ -1,7 +1,7 @@
 /* Finds the sessions that are in a lease. The lease keeps the lengths and the table of such a
- * session, and a call past the lease would make the two disagree. So such a call is refused before
- * anything is sent. The table is hashed by handle, because a batch looks up each of its
- * operations. */
+ * session, and a call that bypasses the lease would make the lease and the daemon disagree. So such
+ * a call is refused before anything is sent. The table is hashed by handle, because a batch looks
+ * up each of its operations. */
 #include "lease.h"
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
-/* When the thread of sender.c looks for the next Step. Steps come at a steady pace, and a timer
- * that expires while the scheduler's thread works costs that thread time. So the look comes shortly
- * after the next Step is due, and further looks come at growing intervals if the Step is late. */
+/* Computes when the thread of sender.c looks for the next Step. Steps come at a steady pace, and a
+ * timer that expires while the scheduler's thread works costs that thread time. So the thread looks
+ * shortly after the next Step is due, and then at growing intervals if the Step is late. */
 #ifndef CLIENT_PACE_H
 #define CLIENT_PACE_H
 

@@ -1,5 +1,5 @@
-/* Reads the answers to Match, Step, Fetch and Recover with the bounded reader. Besides what the
- * reader refuses, an answer is invalid with a group number that an engine could not index, an
+/* Reads the answers to Match, Step, Fetch and Recover with the bounded reader. An answer is invalid
+ * if the reader refuses it, or if it has a group number that an engine could not index, an
  * incomplete list of pages, or more runs or pages than fit. */
 #include "quick.h"
 
@@ -23,7 +23,7 @@ static void get_shortage(struct reader *outer, const struct field *field, struct
         case 4: reader_u32(&r, &f, &ret->evictable); break;
         case 5: reader_u32(&r, &f, &ret->retiring); break;
         case 6: reader_u64(&r, &f, &ret->until_step); break;
-        default: break; /* a newer daemon may say more */
+        default: break; /* a newer daemon may send more */
         }
     }
     reader_leave(outer, &r);
@@ -198,7 +198,7 @@ static void get_part(struct reader *r, enum part part, const struct field *f,
     case HANDED: reader_u32(r, f, &ret->handed); break;
     case ARRIVING: reader_u32(r, f, &ret->arriving); break;
     case HOST: get_host(r, f, store, ret); break;
-    case PART_NONE: break; /* a newer daemon may say more */
+    case PART_NONE: break; /* a newer daemon may send more */
     }
 }
 

@@ -72,8 +72,8 @@ static uint32_t nruns(const Tern__Wire__RecordSection *s)
     return s ? (uint32_t)(s->runs.len / WIRE_SPAN_BYTES) : 0;
 }
 
-/* Returns true if the section has that many bytes, in runs that lie in the mapping and have no page
- * too many. */
+/* Returns true if the section has that many bytes, in runs that lie in the mapping and have no
+ * superfluous page. */
 static bool section_holds(const struct records *m, const Tern__Wire__RecordSection *s,
                           uint64_t bytes)
 {
@@ -421,7 +421,7 @@ enum tern_err tern_section_read(const struct tern_section *s, uint64_t at, void 
     return TERN_OK;
 }
 
-/* ---- putting and rolling back, what was prepared or all at once ---- */
+/* ---- putting and rolling back: a prepared record, or all in one call ---- */
 
 static enum tern_err check_new(struct tern *t, const struct tern_new_record *r)
 {

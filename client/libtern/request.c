@@ -131,7 +131,7 @@ static enum tern_err bring(struct tern *t, const struct quick_request *q, uint32
     return take_one(t, q, body, n, ret);
 }
 
-/* A ticket's pages are waited for by its daemons' own deadlines. */
+/* For a ticket's pages the two daemons wait until their own deadlines. */
 static uint32_t wait_ms(const struct tern_fetch *fetch, uint32_t deadline_ms)
 {
     uint32_t patience_ms = deadline_ms ? deadline_ms : TERN_DEADLINE_DEFAULT_MS;

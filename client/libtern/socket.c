@@ -386,8 +386,7 @@ enum tern_err client_socket_wait(struct client_socket *c, uint64_t deadline_ns)
         if (rc > 0)
             return TERN_OK;
         if (rc < 0 && errno != EINTR)
-            return TERN_TIMED_OUT; /* no memory for poll: reported alike, since the caller may retry
-                                    */
+            return TERN_TIMED_OUT; /* no memory for poll: the caller may retry, too */
     }
 }
 

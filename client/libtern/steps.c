@@ -235,7 +235,7 @@ static enum tern_err page_begin(struct tern_pool *p)
 }
 
 /* The thread that ends a mapping may have another context, or none. The registrations of a context
- * that is gone are gone too. */
+ * end when the context is destroyed. */
 static bool page_unregister(const struct stream_steps *s, void *control)
 {
     CUcontext before = NULL;

@@ -20,8 +20,8 @@ enum tern_err steps_put(struct tern_pool *p, uint64_t step, CUstream stream,
 /* Call it before the mapping ends: waits for work in streams, at most STEPS_WAIT_MS. Returns false
  * if a device may still use the mapping, which is then kept. */
 bool steps_page_end(struct tern_pool *p);
-/* Returns true if that happened for a mapping of this connection: then this process never reports
- * that it has left. */
+/* Returns true if a mapping of this connection was kept for that reason: then this process never
+ * reports that it has left. */
 bool steps_left_behind(const struct tern *t);
 void steps_finish(struct tern *t); /* all mappings have ended */
 

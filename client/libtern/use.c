@@ -1,7 +1,8 @@
-/* The thread in a call of a connection (fork, threads). One process owns a connection, and one
- * thread at a time uses it: every call of tern.h begins with ENTER, which refuses any other before
- * anything is touched. Invariant: `user` is USE_NOBODY outside of calls, else the mark of the
- * thread in the call. Its page is zero in a forked child, so neither check makes a system call. */
+/* Records which thread is in a call on a connection, and detects forks. One process owns a
+ * connection, and one thread at a time uses it: every call of tern.h begins with ENTER, which
+ * refuses any other before anything is touched. Invariant: `user` is USE_NOBODY outside of calls,
+ * else the mark of the thread in the call. Its page is zero in a forked child, so neither check
+ * makes a system call. */
 #include <stdio.h>
 #include <sys/mman.h>
 

@@ -1,7 +1,7 @@
 /* Texts of refused requests: the request, what the session has, what to do. The daemon's own text
  * has priority; without one, the numbers of the answer make the sentence. Texts of a batch's
- * results are made on request: in a full pool hundreds of operations are refused alike, and nobody
- * reads each. */
+ * results are made on request: in a full pool hundreds of operations are refused for the same
+ * reason, and nobody reads every text. */
 #include "internal.h"
 
 #include <inttypes.h>

@@ -115,17 +115,17 @@ TERN_API enum tern_err_category tern_category(enum tern_err err);
 TERN_API const char *tern_version(void);
 struct tern_result; /* tern_session.h */
 
-/* Returns the text of an error: the cause and what to do; "" if there is none. With result NULL,
- * the error of the last call on this connection. With a result of a batch, the error of that
- * operation, if the batch was the last one that was run or whose answer tern_poll returned. Any
- * other result is treated as NULL. After tern_poll, NULL means the error of the answer that
- * tern_poll returned. With t NULL, the error of this thread's last tern_connect. The text is
+/* Returns the text of an error: the cause and what to do; "" if there is none. With result NULL, it
+ * is the error of the last call on this connection. With a result of a batch, it is the error of
+ * that operation; the batch must be the last one that was run or whose answer tern_poll returned.
+ * Any other result is treated as NULL. After tern_poll, NULL means the error of the answer that
+ * tern_poll returned. With t NULL, it is the error of this thread's last tern_connect. The text is
  * borrowed until the next call. */
 TERN_API const char *tern_error_text(struct tern *t, const struct tern_result *result);
 /* Sets ret[0] and ret[1] to the numbers in the text that tern_error_text returns for the same
- * arguments, in the order of the text, if a daemon refused the request and named numbers; else to
- * 0. With QUOTA for a request that never fits: the amount needed, and the most that there can be.
- * `t` is not NULL. */
+ * arguments, in the order of the text. Both are 0 unless a daemon refused the request and named
+ * numbers. With QUOTA for a request that never fits, they are the amount needed and the most that
+ * there can be. `t` is not NULL. */
 TERN_API void tern_error_numbers(const struct tern *t, const struct tern_result *result,
                                  uint64_t ret[2]);
 

@@ -34,7 +34,7 @@ TERN_API enum tern_err tern_submit_fetch(struct tern *t, tern_session s,
 TERN_API enum tern_err tern_submit_fetch_wait(struct tern *t, tern_session s, uint32_t above,
                                               uint64_t cookie);
 TERN_API enum tern_err tern_submit_recover(struct tern *t, tern_session s, uint64_t cookie);
-/* The answer comes when the prefix is durable, however long that takes. */
+/* The answer arrives when the prefix is durable, however long that takes. */
 TERN_API enum tern_err tern_submit_store(struct tern *t, tern_session s, uint32_t depth,
                                          uint64_t cookie);
 TERN_API enum tern_err tern_submit_wait_published(struct tern *t, uint64_t step, uint64_t cookie);
@@ -55,7 +55,7 @@ TERN_API enum tern_err tern_poll(struct tern *t, struct tern_answer *ret);
 /* STORED: a prefix can be matched for the first time. TIER: the prefix was copied to device or host
  * memory, or left one of them and is still in the other. REMOVED: it is in neither any more.
  *
- * A reset of a namespace is no event of its own. Each prefix of the namespace is REMOVED; a prefix
+ * A reset of a namespace has no event of its own. Each prefix of the namespace is REMOVED; a prefix
  * that sessions pin is REMOVED only when they release it. If such a prefix is committed anew
  * meanwhile, it is STORED a second time. Count by chain and pool: a prefix exists as long as it has
  * had more STORED than REMOVED. */

@@ -33,7 +33,7 @@ struct tern_block_set;
 struct tern_block_pin;
 
 struct tern_block_config {
-    struct tern_namespace ns; /* what values depend on beside the key: model, data type, LoRA ... */
+    struct tern_namespace ns; /* model, data type, LoRA ... of the values */
     const char *group;        /* 1 to 31 bytes without '/': "k", "v", "state"; part of each key */
     uint64_t value_bytes;     /* size of each value of the set, at least 8 */
     /* Bytes of the pool and of its host tier. All sets of the tenant with this group and value size
@@ -75,7 +75,7 @@ struct tern_block_value {
     uint32_t niov;
 };
 
-/* Where a block is. A get of a block on the host tier or on the disk loads it into the pool. */
+/* The place of a block. A get of a block on the host tier or on the disk loads it into the pool. */
 enum tern_block_place {
     TERN_BLOCK_NOWHERE = 0,
     TERN_BLOCK_IN_POOL = 1,
@@ -91,13 +91,13 @@ TERN_API enum tern_err tern_blocks_find(struct tern_block_set *set,
                                         const struct tern_block_key *keys, uint32_t n,
                                         uint32_t deadline_ms, uint8_t *ret_places,
                                         uint32_t *ret_front);
-/* Returns the name of the peer that has keys[i], as the last find or get of the set learned; NULL:
- * this host has the block, or no peer has it. Borrowed until the next call on the set. For a set
- * with `hosts`, find and get have the daemon ask for the blocks that this host does not have: the
- * named peer, or up to 64 peers at once that share the tenant. The daemon waits at most 0.1 s for
- * the answers. A get then fetches each block from the first peer that reported it, verifies it, and
- * keeps it in the pool. If that peer no longer has the block or is lost, the block counts as not
- * there. touch, remove and pin apply to this host. */
+/* Returns the name of the peer that has keys[i], according to the last find or get of the set;
+ * NULL: this host has the block, or no peer has it. Borrowed until the next call on the set. For a
+ * set with `hosts`, find and get have the daemon ask for the blocks that this host does not have:
+ * the named peer, or up to 64 peers at once that share the tenant. The daemon waits at most 0.1 s
+ * for the answers. A get then fetches each block from the first peer that reported it, verifies it,
+ * and keeps it in the pool. If that peer no longer has the block or is lost, the block counts as
+ * not there. touch, remove and pin apply to this host. */
 TERN_API const char *tern_blocks_host(const struct tern_block_set *set, uint32_t i);
 /* Copies values into the caller's memory. ret_got[i] 1: values[i] has all bytes of one put of
  * keys[i]. 0: the block is not there, and the content of values[i] is undefined. A block that
@@ -120,9 +120,9 @@ TERN_API enum tern_err tern_blocks_put(struct tern_block_set *set,
 TERN_API enum tern_err tern_blocks_touch(struct tern_block_set *set,
                                          const struct tern_block_key *keys, uint32_t n,
                                          uint32_t deadline_ms, uint32_t *ret_found);
-/* Removes blocks from all tiers: no get that begins after this call finds what was put before it.
- * *ret_removed (may be NULL): the number of blocks that were there. If the daemon is killed within
- * moments after the call, the disk may have a removed block again.
+/* Removes blocks from all tiers: no get that begins after this call returns a value that was put
+ * before the call. *ret_removed (may be NULL): the number of blocks that were there. If the daemon
+ * is killed within moments after the call, the disk may have a removed block again.
  *   BUSY  Some blocks are still there: until the deadline they were pinned, or being copied or
  *         stored. The others are removed. */
 TERN_API enum tern_err tern_blocks_remove(struct tern_block_set *set,

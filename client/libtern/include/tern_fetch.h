@@ -76,7 +76,7 @@ struct tern_fetch {
  *
  * peer TERN_PEER_DISK: from the daemon's disk, including prefixes stored before the daemon was
  * restarted. Use it if the session's Match returned a disk_depth above matched and host_depth. It
- * works like a fetch from a peer. An at_least above what the disk has is INVALID.
+ * works like a fetch from a peer. An at_least above the depth that the disk has is INVALID.
  *   UNSUPPORTED  The daemon has no disk tier.
  *   DISK         The disk could not read the prefix. The pages that arrived stay; compute the rest.
  *   CORRUPT      The data on the disk is damaged and was dropped. Compute the rest.
@@ -89,9 +89,9 @@ struct tern_fetch {
  * fetches nothing and returns OK, at once if there is no peer. at_least must be 0.
  *   BUSY  The tenant has reached its limit of such questions. Retry in a moment.
  *
- * prefetch: ahead of need. Other fetches of the tenant have priority at both hosts, and prefetches
- * never fill all the room for fetches. A prefetch always makes progress: one of every 8 batches of
- * pages is a prefetch's.
+ * prefetch: the fetch is ahead of need. Other fetches of the tenant have priority at both hosts,
+ * and prefetches never fill all the room for fetches. A prefetch always makes progress: one of
+ * every 8 batches of pages is a prefetch's.
  *   BUSY  Prefetches fill their part of the room for fetches. Retry later.
  *
  * ticket, and follow: see "hand-off" and "following" below. */
@@ -143,7 +143,8 @@ TERN_API enum tern_err tern_handoff(struct tern *t, tern_session s, uint64_t ste
  * repeated.
  *   GONE         The ticket was fetched, has expired or was dropped; its daemon was restarted or is
  *                no peer of this one; the namespace was reset; or this fetch was cancelled. Compute
- *                what is missing. A ticket that is used up is GONE whatever tokens the session has.
+ *                the missing tokens. A ticket that is used up is GONE for every session, whatever
+ *                its tokens are.
  *   DENIED       The key in the text is not that of the ticket, or the ticket is another tenant's.
  *                (A forged text may also name a ticket or a daemon that does not exist, which is
  *                GONE.)
@@ -176,17 +177,17 @@ TERN_API enum tern_err tern_handoff(struct tern *t, tern_session s, uint64_t ste
  *   GONE     The session's namespace was reset. */
 TERN_API enum tern_err tern_ticket_open(struct tern *t, tern_session s, uint32_t stands_ms,
                                         uint32_t deadline_ms, struct tern_ticket *ret);
-/* tern_fetch with a ticket and follow works likewise, and the ticket's session may still run at the
- * source. That source session must have matched exactly these tokens, and must be handed over at
- * their end. The pages for all tokens are allocated at once, as by tern_extend, and chunks arrive
- * as they are committed; tern_fetch_wait reports the progress. The rest arrives once the source
- * session was handed over: the chunks of the window at the end, the STATE, the tokens behind the
- * last whole chunk, and the blob. The call returns when everything has arrived. While the source
- * computes, each of the two daemons waits for its own deadlines.ticket_ms, counted from the last
- * chunk. What was written before an error stays, as without follow; but in a pool with a WINDOW or
- * RECURRENT group the session returns to the committed length that it began with, since the STATE
- * arrives last. The HISTORY that arrived stays in the tree and is not transferred again. Errors
- * besides those of a ticket without follow:
+/* tern_fetch with a ticket and follow works in the same way, but the ticket's session may still run
+ * at the source. That source session must have matched exactly these tokens, and must be handed
+ * over at their end. The pages for all tokens are allocated at once, as by tern_extend, and chunks
+ * arrive as they are committed; tern_fetch_wait reports the progress. The rest arrives once the
+ * source session was handed over: the chunks of the window at the end, the STATE, the tokens behind
+ * the last whole chunk, and the blob. The call returns when everything has arrived. While the
+ * source computes, each of the two daemons waits for its own deadlines.ticket_ms, counted from the
+ * last chunk. Tokens that were written before an error stay written, as without follow; but in a
+ * pool with a WINDOW or RECURRENT group the session returns to the committed length that it began
+ * with, since the STATE arrives last. The HISTORY that arrived stays in the tree and is not
+ * transferred again. Errors besides those of a ticket without follow:
  *   POOL_EXHAUSTED  There are not enough free pages: see ret->shortage. Nothing has begun.
  *   GONE            Also: the source session was closed or aborted before it was handed over.
  *   INVALID         Also: the source session was handed over at another length (ret->handed), or
@@ -236,21 +237,21 @@ struct tern_stored {
 /* Stores a prefix of the session's committed tokens on the disk and returns when it is durable: a
  * Match finds it again (disk_depth) until it is evicted there, also after the daemon was killed or
  * the host lost power. The daemon stores prefixes by itself when it expects a benefit; this call is
- * for a prefix that many will share, such as a system prompt, and for one that must not be lost.
- * `depth`: the end of the prefix in tokens, rounded down to whole chunks, at most the committed
- * length. 0: the daemon chooses a depth a little below the committed length, so that other sessions
- * that share the prefix find it. In a pool with STATE groups the prefix ends at the deepest resume
- * point at or before that depth or, if there is none, at the first one behind it. The call waits
- * for the step of the commit to pass; the session can be used meanwhile. The call may be repeated.
- * If deadline_ms passes, the daemon continues the store.
- *   INVALID         `depth`, rounded down, is above the committed length, not one whole chunk is
+ * for a prefix that many sessions will share, such as a system prompt, and for one that must not be
+ * lost. `depth`: the end of the prefix in tokens, rounded down to whole chunks, at most the
+ * committed length. 0: the daemon chooses a depth a little below the committed length, so that
+ * other sessions that share the prefix find it. In a pool with STATE groups the prefix ends at the
+ * deepest resume point at or before that depth or, if there is none, at the first one behind it.
+ * The call waits for the step of the commit to pass; the session can be used meanwhile. The call
+ * may be repeated. If deadline_ms passes, the daemon continues the store.
+ *   INVALID         `depth`, rounded down, is above the committed length, no whole chunk is
  *                   committed, or the committed part has no resume point.
  *   UNSUPPORTED     The daemon has no disk tier, or the tenant has no share of it. Or the prefix
  *                   has more than 65,536 chunks, or needs the STATE of more than 510 of them.
  *   POOL_EXHAUSTED  The file system is full.
- *   QUOTA           The prefix does not fit into the tenant's share of the disk beside what may not
- *                   be evicted: the text names the resource, and tern_error_numbers has the amount
- *                   needed and the most there can be.
+ *   QUOTA           The prefix does not fit into the tenant's share of the disk together with the
+ *                   prefixes that may not be evicted: the text names the resource, and
+ *                   tern_error_numbers has the amount needed and the most there can be.
  *   BUSY            The limit of concurrent stores is reached. Retry in a moment.
  *   GONE            The prefix left memory before it was written, or its namespace was reset.
  *   DISK            The disk failed. Nothing was stored.

@@ -15,23 +15,24 @@
  *
  * tern_lease_submit makes no system call in the common case. A library thread, "tern-lease", sends:
  * it predicts the next Step from the pace of the Steps before, and looks for a submitted Step
- * shortly after the predicted time. The daemon receives a Step 0.1 ms later if the Steps are
- * regular, and at most 4 ms later (more if no processor is free). After a second without a Step the
- * thread sleeps, and the next submit wakes it. The thread starts with the first lease of a
- * connection and ends with the last. The thread handles no signal, and touches only data that is to
- * be sent. If another call on the connection sends a request, it first sends everything that was
- * submitted earlier, so requests on one connection keep their order. On another connection, use a
- * session that left the lease only after tern_lease_wait. tern_lease_told receives the answers:
- * call it in each step, while the device computes.
+ * shortly after the predicted time. The daemon receives a Step 0.1 ms after its submit if the Steps
+ * are regular, else at most 4 ms after its submit (later if no processor is free). After a second
+ * without a Step the thread sleeps, and the next submit wakes it. The thread starts with the first
+ * lease of a connection and ends with the last. The thread handles no signal, and touches only data
+ * that is to be sent. If another call on the connection sends a request, it first sends everything
+ * that was submitted earlier, so requests on one connection keep their order. On another
+ * connection, use a session that left the lease only after tern_lease_wait. tern_lease_told
+ * receives the answers: call it in each step, while the device computes.
  *
  * Speculation: keep `allocated` ahead of the accepted tokens, and do not rewind rejected tokens:
  * the next step overwrites them. tern_finish or tern_session_close frees the rest at the end.
  *
  * A lease belongs to its connection and to the thread that uses the connection. The other calls of
- * the connection keep their order with what the lease has submitted. While a session is in a lease,
- * the lease keeps its lengths. So any other call on the session returns CONFLICT and sends nothing;
- * after the session has left the lease, such a call returns BUSY until the removal is submitted.
- * Pages of the stock stay the engine's until tern_lease_end, or until the engine is gone. */
+ * the connection keep their order with the Steps that the lease has submitted. While a session is
+ * in a lease, the lease keeps its lengths. So any other call on the session returns CONFLICT and
+ * sends nothing; after the session has left the lease, such a call returns BUSY until the removal
+ * is submitted. Pages of the stock stay the engine's until tern_lease_end, or until the engine is
+ * gone. */
 struct tern_lease;
 
 #define TERN_LEASE_SESSIONS_MAX 4096 /* sessions of one lease */

@@ -195,8 +195,8 @@ enum tern_step_by { TERN_STEP_BY_DEVICE = 0, TERN_STEP_BY_HOST = 1 };
  *                the first of them.
  *   UNSUPPORTED  This host has no CUDA driver, or the driver shows no GPU. Call tern_done_step when
  *                the device is done.
- *   INTERNAL     The driver failed; tern_error_text names the driver's call. Nothing went into the
- *                stream: call tern_done_step when the device is done. */
+ *   INTERNAL     The driver failed; tern_error_text names the driver's call. Nothing was queued in
+ *                the stream: call tern_done_step when the device is done. */
 TERN_API enum tern_err tern_done_step_on_stream(struct tern_pool *p, uint64_t step, void *cu_stream,
                                                 enum tern_step_by *ret_by);
 
@@ -205,7 +205,7 @@ struct tern_checksums {
     uint64_t step;                 /* as for tern_commit: the step that writes them, or a later
                                       one */
     uint64_t page_bytes;           /* of the group, as in its struct tern_group */
-    uint32_t units;                /* likewise; 0 stands for 1 */
+    uint32_t units;                /* of the group, too; 0 stands for 1 */
     uint32_t n;                    /* pages, at least 1 */
     const struct tern_page *pages; /* index and generation from answers; borrowed for the call */
 };
@@ -250,7 +250,7 @@ TERN_API enum tern_err tern_checksums_on_stream(struct tern_pool *p,
  * the daemon at once; the daemon notices steps that a device writes by itself within a millisecond.
  * A connection waits for one step at a time. The call may be repeated.
  *   INVALID   `step` is 0 or TERN_STEP_NONE.
- *   CONFLICT  A later wait of this connection took the place of this one.
+ *   CONFLICT  A later wait of this connection replaced this one.
  *   GONE      A process of this engine died, or this process has left the engine. */
 TERN_API enum tern_err tern_wait_published(struct tern *t, uint64_t step, uint32_t deadline_ms);
 

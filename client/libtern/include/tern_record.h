@@ -116,12 +116,12 @@ TERN_API enum tern_err tern_record_put(struct tern *t, tern_session turn,
 /* Rolls the session back. The call keeps the records from record 0 on as long as their tokens
  * together are a prefix of `list`, and drops all later records. `list` is a whole list without
  * keys; n 0 drops all records. With list NULL it is the list that was prepared and written
- * (tern_record_prepare). If the session has committed more than what is left, its table is dropped
- * too: its pages are free when `step` has passed, the last step that may touch them (or
- * TERN_STEP_NONE). The call uses up the prepared list as a put does. Until the answer arrives, all
- * other calls on the session return BUSY, except tern_abort and the close. Afterwards call
- * tern_match with the prompt, whether the table was dropped (see ret->lengths) or not. The call may
- * be repeated, with NULL after a new prepare. Errors besides those of tern_record_prepare:
+ * (tern_record_prepare). If the session has committed more tokens than the kept records have, its
+ * table is dropped, too: its pages are free when `step` has passed, the last step that may touch
+ * them (or TERN_STEP_NONE). The call uses up the prepared list as a put does. Until the answer
+ * arrives, all other calls on the session return BUSY, except tern_abort and the close. Afterwards
+ * call tern_match with the prompt, whether the table was dropped (see ret->lengths) or not. The
+ * call may be repeated, with NULL after a new prepare. Errors besides those of tern_record_prepare:
  *   INVALID    list is NULL, and no list to roll back to is prepared. Or more than blobs_kept - 1
  *              records would be dropped, counted over all rollbacks since the last append (15
  *              records for a session that merges), or the record that would be last has lost its

@@ -225,7 +225,7 @@ TERN_API enum tern_err tern_extend(struct tern *t, tern_session s, const struct 
                                    struct tern_result *ret);
 /* Commits whole chunks of L tokens to the prefix tree, up to `depth`, a multiple of L. `step` is
  * the step that writes the pages. If a later step that uses the pages was dispatched already, name
- * that one, because the answer may replace pages, and the replaced pages are free when `step` has
+ * that step, because the answer may replace pages, and the replaced pages are free when `step` has
  * passed. TERN_STEP_NONE: the pages are written already; a step that has passed means the same.
  * Then the commit is published at once. A commit cannot be undone. If another session of this
  * engine has committed the same chunk by a step that has not passed, this session takes over that
@@ -237,8 +237,8 @@ TERN_API enum tern_err tern_extend(struct tern *t, tern_session s, const struct 
  * committed, and ret->runs has replaced pages. */
 TERN_API enum tern_err tern_commit(struct tern *t, tern_session s, uint32_t depth, uint64_t step,
                                    uint32_t deadline_ms, struct tern_result *ret);
-/* Frees the pages behind `length` and truncates the list of tokens there, even if no page comes
- * free. For rejected speculative tokens.
+/* Frees the pages behind `length` and truncates the list of tokens there, even if no page becomes
+ * free. Use it for rejected speculative tokens.
  *   INVALID  Also: there is no STATE to continue from `length`. A WINDOW group can rewind by its
  *            reserve. A RECURRENT group has the state of the written length and, where a commit
  *            made it a resume point, of the committed length: rewind to one of these lengths, or
@@ -259,13 +259,13 @@ TERN_API enum tern_err tern_slide(struct tern *t, tern_session s, uint32_t next_
  * evicted before other STATE. */
 TERN_API enum tern_err tern_snapshot_release(struct tern *t, tern_session s, uint32_t deadline_ms,
                                              struct tern_result *ret);
-/* Drops what is not committed, unpins the rest and empties the table. The session stays open: a
- * later match finds what it had committed, as any other session's match would. Its list is
- * truncated to the part that the last tern_finish kept; matches and rewinds after that tern_finish
- * may have shortened that part. The list is empty if no turn was finished or the daemon had no room
- * to keep the part (see ret->tokens). After tern_finish there is no turn until the next tern_match,
- * tern_extend, fetch or tern_retract. Without a turn the call drops nothing: list, lengths and
- * table stay as tern_finish left them. */
+/* Drops the pages that are not committed, unpins the committed ones and empties the table. The
+ * session stays open: a later match finds what it had committed, as any other session's match
+ * would. Its list is truncated to the part that the last tern_finish kept; matches and rewinds
+ * after that tern_finish may have shortened that part. The list is empty if no turn was finished or
+ * the daemon had no room to keep the part (see ret->tokens). After tern_finish there is no turn
+ * until the next tern_match, tern_extend, fetch or tern_retract. Without a turn the call drops
+ * nothing: list, lengths and table stay as tern_finish left them. */
 TERN_API enum tern_err tern_abort(struct tern *t, tern_session s, uint64_t step,
                                   uint32_t deadline_ms, struct tern_result *ret);
 /* Closes the session. Its committed prefix stays in the tree for others, as long as there is room.
@@ -368,8 +368,8 @@ enum tern_retract_mode { TERN_RETRACT_HOST = 0, TERN_RETRACT_DROP = 1 };
  * pages of all groups together: those free at once, and those free when `step` has passed. Neither
  * counts the pages that HOST makes evictable: with OK, shortage.evictable is the most pages that
  * can be evicted once they are copied. If free_now, free_at_step and shortage.evictable are all 0,
- * no page comes free: HOST keeps what is not committed, so commit it before, or retract with DROP.
- */
+ * no page becomes free: HOST keeps the pages of tokens that are not committed, so commit these
+ * before, or retract with DROP. */
 struct tern_retracted {
     struct tern_lengths lengths; /* when `step` has passed */
     uint32_t free_now, free_at_step;
