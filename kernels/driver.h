@@ -1,7 +1,7 @@
 /* The part of CUDA's driver API that kernels and device memory need. Only NVIDIA's toolkit has
- * cuda.h, so the needed part of it is declared here, with its own names; a test compares it with
- * cuda.h where that exists. The library, which comes with a GPU's driver, is loaded by driver_open:
- * a program needs neither cuda.h to be built nor the library to start.
+ * cuda.h, so the needed part of cuda.h is declared here, under the names of cuda.h; a test compares
+ * the declarations with cuda.h where cuda.h exists. The library, which comes with a GPU's driver,
+ * is loaded by driver_open: a program needs neither cuda.h to be built nor the library to start.
  *
  * The caller decides what a CUresult means for its call; driver_is_lost names those from which a
  * context does not recover. */
@@ -126,9 +126,10 @@ typedef struct {
 
 #endif
 
-/* X(member, name, function, version, parameters): the name under which the library is asked,
- * cuda.h's name of the function in that version, and the version of CUDA since which it is as
- * declared here. The newest of these versions is that of the oldest usable driver. */
+/* X(member, name, function, version, parameters). name: the name to look up in the library.
+ * function: cuda.h's name of the function in that version. version: the version of CUDA since which
+ * the function has this declaration. The oldest usable driver is of the newest of these
+ * versions. */
 #define DRIVER_TABLE(X)                                                                            \
     X(init, "cuInit", cuInit, 2000, (unsigned int flags))                                          \
     X(driver_version, "cuDriverGetVersion", cuDriverGetVersion, 2020, (int *ret))                  \

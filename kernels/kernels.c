@@ -103,7 +103,7 @@ static enum kernels_refusal reshard_check(const struct kernels_reshard *a,
     return KERNELS_REFUSED_NONE;
 }
 
-/* Whether the loops, from the innermost outwards, cover the whole page without gaps. */
+/* Returns true if the loops, from the innermost outwards, cover the whole page without gaps. */
 static int fp8_is_whole(const struct kernels_fp8 *a)
 {
     uint64_t n[] = {a->heads, a->outer, a->rows};

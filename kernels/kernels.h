@@ -4,9 +4,9 @@
  * reference that does the same to host memory (reference.h), and the tests also compile the kernel
  * itself for the CPU (on_cpu.h).
  *
- * No kernel allocates, and none waits for another: the stream of both launches orders what one
- * leaves for the next (the scratch of checksums). Addresses are of the device that runs the kernel,
- * or of memory that it can reach. Any thread. */
+ * No kernel allocates, and none waits for another: if a launch reads what another has written (the
+ * scratch of checksums), both are in one stream, which orders them. Addresses are of the device
+ * that runs the kernel, or of memory that it can reach. Any thread. */
 #ifndef KERNELS_KERNELS_H
 #define KERNELS_KERNELS_H
 
@@ -19,7 +19,7 @@
 #define KERNELS_THREADS        256
 #define KERNELS_EACH           4 /* vectors that a thread loads before it stores them */
 #define KERNELS_TILE           (KERNELS_THREADS * KERNELS_EACH) /* vectors of a block at a time */
-#define KERNELS_GRID_MAX       (1u << 20) /* blocks; those of a longer list go round */
+#define KERNELS_GRID_MAX       (1u << 20) /* blocks; for a longer list each takes several tiles */
 #define KERNELS_PAGE_BYTES_MAX (1ull << 34)
 #define KERNELS_BLOCK          4096 /* bytes of a sub-block, which is hashed by itself (X7) */
 #define KERNELS_HASHED         (KERNELS_THREADS / 4) /* sub-blocks that a block hashes at a time */
@@ -136,10 +136,11 @@ struct kernels_tile {
 uint64_t kernels_tiles(const struct kernels_piece *pieces, uint32_t n, struct kernels_tile *ret,
                        uint64_t room);
 
-/* The pages of span i are from_pages[i * from_width ...], each as an offset from `from`; likewise
- * `to`. The sum wraps, so an offset can reach any address of the device. All addresses of pages are
- * multiples of 16. No piece reads bytes that another piece of the launch writes: spreads are a
- * launch of their own after the moves, with `to` at both ends. */
+/* The pages of span i are from_pages[i * from_width ...], each as an offset from `from`; `to_pages`
+ * has offsets from `to` in the same form. The sum wraps, so an offset can reach any address of the
+ * device. All addresses of pages are multiples of 16. No piece reads bytes that another piece of
+ * the launch writes: so the spreads of a plan are a launch of their own after the moves, with `to`
+ * at both ends. */
 struct kernels_reshard {
     uint64_t from, to;
     uint64_t from_pages, to_pages; /* of uint64_t */

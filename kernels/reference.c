@@ -1,4 +1,4 @@
-/* Plain loops, one page behind the other. */
+/* Plain loops, one page after the other. */
 #include "kernels/reference.h"
 
 #include <string.h>

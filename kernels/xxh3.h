@@ -1,7 +1,7 @@
 /* XXH3-64 without a seed, by its published algorithm, for device and host: shared by a kernel and
  * its reference. One function hashes up to 240 bytes. More bytes go, 64 at a time, through eight
- * accumulators; a pair of neighbours needs nothing of the others until the end, so four threads can
- * hash together, each with its own pair. */
+ * accumulators; a pair of neighbouring accumulators needs no data of the others until the end, so
+ * four threads can hash together, each with its own pair. */
 #ifndef KERNELS_XXH3_H
 #define KERNELS_XXH3_H
 

@@ -63,8 +63,8 @@ static void advance(const uint8_t **in, size_t *n, size_t by)
     *n -= by;
 }
 
-/* Moves bytes from the input to `to` until the frame has `want` of them; a NULL drops them. False
- * if the input ended first. */
+/* Moves bytes from the input to `to` (NULL: drops them) until the frame has `want` of them. Returns
+ * false if the input ended first. */
 static bool fill(struct splitter *s, uint8_t *to, uint32_t want, const uint8_t **in, size_t *n)
 {
     size_t take = want - s->have < *n ? want - s->have : *n;

@@ -7,7 +7,7 @@
 
 #define LABEL_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
 
-/* The interface of a link-local address may follow it. */
+/* A link-local address may be followed by its interface. */
 static bool is_ipv6(const char *host)
 {
     char text[INET6_ADDRSTRLEN];

@@ -138,7 +138,7 @@ enum message_body {
     X(129, PEER_HELLO, peer_hello, peer_hello_reply, FROM_PEER, NEEDS_NOTHING, ANSWER_AT_ONCE,     \
       REPEAT_ACTS_AGAIN, BODY_HELLO)
 
-/* Operations that an operator requests by the text of an Admin: no frame of their own.
+/* Operations that an operator requests by the text of an Admin. They have no frame of their own.
  * X(NAME) */
 #define COMMAND_TABLE(X)                                                                           \
     X(EVICT)                                                                                       \
@@ -423,13 +423,12 @@ enum frame_type {
 
 /* Fetch.peer of the daemon's own disk: no peer can have such a name. */
 #define WIRE_DISK     "/disk"
-#define WIRE_ANY_PEER "/any" /* likewise, of any peer that has the prefix */
+#define WIRE_ANY_PEER "/any" /* Fetch.peer of any peer that has the prefix */
 
-/* As the core has them (wire_out.c). */
+/* Equal to the core's (wire_out.c checks that). */
 #define WIRE_SESSION_TOKENS_MAX (1u << 22) /* tokens of a session */
 #define WIRE_RECORD_PAGE        16384u     /* bytes of a page of the record memory */
 
-/* Elements of the byte arrays. */
 /* The members of struct peer_msg that a PeerMsg has under the same names, F(member, kind). A member
  * that is 0 is not sent. */
 #define PEER_MSG_NUMBERS(F)                                                                        \
@@ -454,6 +453,7 @@ enum frame_type {
     F(hops, U32)                                                                                   \
     F(each, U32)
 
+/* Elements of the byte arrays. */
 #define WIRE_TOKEN_BYTES  4u /* Tokens.tokens, PeerMsg.tokens: u32 */
 #define WIRE_REF_BYTES    8u /* Run.refs: u32 index, u32 generation */
 #define WIRE_SPAN_BYTES   8u /* RecordSection.runs: u32 first page, u32 number of pages */
@@ -473,7 +473,7 @@ enum limit_sum { SUM_NONE = 0, SUM_RUNS, LIMIT_SUMS };
 /* Every list and every array, and the strings that may be longer than WIRE_STRING_MAX. A list or an
  * array without a row must be empty. The most frequent rows come first, because rows are searched
  * in order.
- * X(message, field, bytes of an element, at least if it is there, at most, counted with) */
+ * X(message, field, bytes of an element, fewest elements if present, most, counted with) */
 #define LIMIT_TABLE(X)                                                                             \
     X(tokens, tokens, WIRE_TOKEN_BYTES, 0, WIRE_ANY, SUM_NONE)                                     \
     X(tokens, keys, WIRE_KEY_BYTES, 0, WIRE_KEYS_MAX, SUM_NONE)                                    \

@@ -1,6 +1,7 @@
 /* See http.h. libmicrohttpd reads requests and sends answers on this thread, only in http_run. A
  * connection without an answered request for HTTP_CONNECTION_MS_MAX is closed, whatever it does
- * meanwhile, so a client that sends or reads a byte at a time occupies its place no longer. */
+ * meanwhile. So even a client that sends or reads one byte at a time does not occupy its place for
+ * longer. */
 #include "client/agent/http.h"
 
 #include <errno.h>

@@ -56,7 +56,7 @@ static const struct argp_option options[] = {
 
 struct settings {
     const char *listen;
-    struct addrinfo *address; /* what it says */
+    struct addrinfo *address; /* from `listen` */
     struct hosts hosts;
     struct agent *agent;
 };
@@ -108,7 +108,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     }
 }
 
-/* Logs once each change of whether the daemon answers. */
+/* Logs when the daemon stops answering, answers again, or fails for another reason than before. */
 static void tell(const struct agent *a, enum ask_reason *told)
 {
     if (a->ask.why == *told)

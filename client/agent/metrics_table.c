@@ -39,7 +39,7 @@ const struct metric metrics_table[] = {
 
     IS("tern_alarms", "status.alarm_counts[name,severity].on", "Alarms that are on"),
 
-    /* ---- what became of prompts ---- */
+    /* ---- prompts and their results ---- */
     COUNTS("tern_prompts", TENANT "prompts",
            "Match requests with tokens that were new to their session"),
     COUNTS("tern_prompt_tokens", TENANT "prompt_tokens", "New tokens of these requests"),
@@ -69,7 +69,7 @@ const struct metric metrics_table[] = {
     COUNTS_OF("tern_namespace_fetched_tokens", SPACE "handed_over_tokens", "source=ticket",
               FETCHED),
 
-    /* ---- how long things took ---- */
+    /* ---- durations ---- */
     TIMES("tern_publish_seconds", "stats.latencies.publish",
           "From a commit until other sessions can match it"),
     TIMES("tern_seal_seconds", "stats.latencies.seal",
@@ -100,7 +100,7 @@ const struct metric metrics_table[] = {
            "Connections that were closed to free send buffers, because they did not read their "
            "answers"),
 
-    /* ---- what there is ---- */
+    /* ---- numbers of objects ---- */
     IS("tern_connections", "status.conns", "Connections of clients and operators"),
     IS("tern_engines", "status.engines", "Engines"),
     IS("tern_engines_stuck", "status.engines_stuck[#]",
@@ -149,7 +149,7 @@ const struct metric metrics_table[] = {
     IS("tern_memory_bytes", "status.memory.bytes", "Bytes of device pools' memory"),
     IS("tern_host_memory_bytes", "status.memory.host_bytes", "Bytes of the host tier's memory"),
 
-    /* ---- what tenants hold of tables that they share ---- */
+    /* ---- tenants' use of shared tables ---- */
     IS("tern_share_used_records", "status.shares[table].used{tenant}",
        "Records of a shared table that a tenant uses"),
     IS("tern_share_reserved_records", "status.shares[table].reserved{tenant}",
@@ -244,7 +244,7 @@ const struct metric metrics_table[] = {
     COUNTS("tern_spill_hits", "status.tenants[tenant].spill.hits",
            "Disk entries that fetches used"),
 
-    /* ---- what an operator looks at ---- */
+    /* ---- certificate, log and lost changes ---- */
     IS("tern_certificate_left_seconds", "status.certificate.left_s",
        "Time until this node's certificate expires; negative: it has expired"),
     COUNTS("tern_log_lost_lines", "status.log.lost", "Log lines that could not be written"),

@@ -17,7 +17,7 @@
 #define CTL_DEADLINE_MS    10000
 #define CTL_EVERY_MS       1000  /* of top */
 #define CTL_OPERANDS_MAX   2     /* after the first */
-#define CTL_PAGES_MAX      65536 /* pages of one paged list: a daemon that never ends is left */
+#define CTL_PAGES_MAX      65536 /* pages read of one list, which a daemon may never end */
 
 enum ctl_exit {
     CTL_OK = 0,
@@ -49,7 +49,7 @@ struct ctl {
 struct command {
     const char *name, *args, *summary, *examples;
     const struct argp_option *options; /* NULL: only --socket and --json */
-    uint32_t operands; /* most operands behind the words in small letters; one is required */
+    uint32_t operands; /* most operands behind the lower-case words of `args`; one is required */
     int (*run)(struct ctl *ctl);
 };
 
@@ -115,7 +115,7 @@ void ctl_connect(struct ctl *ctl);
 const char *ctl_try_connect(struct ctl *ctl, uint32_t deadline_ms);
 /* Runs one command and parses the answer, which the caller owns. */
 json_t *ctl_ask(struct ctl *ctl, const char *command, const char *const *args, uint32_t nargs);
-/* Likewise, but returns NULL without an answer: *ret_lost is TIMED_OUT or DAEMON_LOST. */
+/* The same, but returns NULL without an answer: *ret_lost is TIMED_OUT or DAEMON_LOST. */
 struct ctl_question {
     const char *command, *const *args;
     uint32_t nargs, deadline_ms;
@@ -177,8 +177,8 @@ struct table {
     const struct ctl *ctl;
     const char *const *titles;
     FILE *out;         /* standard output, unless another is set */
-    uint32_t width;    /* TABLE_WIDTH, likewise */
-    uint32_t rows_max; /* only the number of further rows is printed; by default all rows */
+    uint32_t width;    /* TABLE_WIDTH, unless another is set */
+    uint32_t rows_max; /* further rows are only counted; by default all rows are printed */
     uint32_t columns, cells, cells_max;
     struct cell {
         const char *text; /* owned */
@@ -197,7 +197,7 @@ void table_count(struct table *t, enum colour colour, uint64_t n);
 void table_num(struct table *t, const json_t *row, const char *key); /* table_count of that */
 /* "3 of 4" */
 void table_part(struct table *t, enum colour colour, uint64_t n, uint64_t of);
-void table_hex(struct table *t, const char *hex, int digits); /* so many of them, without --wide */
+void table_hex(struct table *t, const char *hex, int digits); /* that many, unless --wide */
 void table_print(struct table *t, const char *if_empty);      /* also frees */
 
 void paint_to(FILE *out, const struct ctl *ctl, enum colour colour, const char *format, ...)

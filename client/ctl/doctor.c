@@ -43,7 +43,7 @@ static void doctor_ring(const json_t *row)
                why_none ? why_none : "");
 }
 
-/* Memory of GPUs, which a device may know in several ways or not at all. */
+/* Memory of GPUs, which a device may have registered in one of several ways, or not at all. */
 static void doctor_memory(const json_t *rdma)
 {
     const json_t *row;

@@ -36,8 +36,8 @@ struct forest {
 /* Requests the tree, as a list that includes each node's parent, at a lesser depth. The list
  * arrives in pages while the daemon continues, so missing parents are requested one by one. A node
  * whose parent is gone is gone too, and is counted in "left_out". Also requests sessions and
- * transfers and writes "holders" into each row: [{kind, who, id, since_s}]; holders that came or
- * went meanwhile are missing. The caller owns the answer. */
+ * transfers and writes "holders" into each row: [{kind, who, id, since_s}]; holders that arrived or
+ * left meanwhile are missing. The caller owns the answer. */
 json_t *forest_ask(struct ctl *ctl);
 
 void forest_load(struct forest *ret, const json_t *answer); /* borrows the answer */

@@ -10,7 +10,7 @@
 #define SCREEN_COLUMNS_MIN 40
 
 struct screen_size {
-    uint32_t rows, columns; /* never below the least above, even if the terminal is smaller */
+    uint32_t rows, columns; /* never below the minimum above, even if the terminal is smaller */
 };
 
 enum screen_heard {

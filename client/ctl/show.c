@@ -109,7 +109,7 @@ static void add_group(struct table *t, const json_t *g, const json_t *pool)
 
 /* ---- status ---- */
 
-/* Huge pages include those of both. */
+/* Huge pages include those of the host tier and of record memory. */
 static void show_memory(const json_t *memory)
 {
     printf("  memory %s (%s)", human_bytes(j_u64(memory, "bytes")), j_str(memory, "kind"));
@@ -173,7 +173,7 @@ static void show_doors(const json_t *doors)
     }
 }
 
-/* How descriptors sent by clients are refused. */
+/* Shows how descriptors that clients send are refused. */
 static void show_descriptors(const json_t *s)
 {
     printf("  descriptors sent by clients: %s", j_str(s, "mode"));
@@ -294,7 +294,7 @@ static void show_daemon(const struct ctl *ctl, const json_t *s)
            num(events, "subscriptions"), num(events, "told"), num(events, "lost"));
 }
 
-/* One line for each tenant: its use of each table, of the amount reserved for it. */
+/* One line for each tenant: its use of each table, and the amount reserved for it. */
 static void show_shares(const json_t *shares)
 {
     const json_t *first = json_object_get(json_array_get(shares, 0), "used");
@@ -539,7 +539,8 @@ static void add_session_state(struct table *t, const char *state)
     table_add(t, away ? YELLOW : PLAIN, "%s", state);
 }
 
-/* Shows which node it pins, by which kind of ref and for how long. */
+/* Shows the node that the row's session or transfer pins, the kind of its ref, and the ref's
+ * age. */
 static void add_hold(struct table *t, const json_t *row)
 {
     bool holds = json_is_string(json_object_get(row, "ref"));

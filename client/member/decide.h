@@ -37,7 +37,7 @@ struct rules {
     struct rule v[RULES_MAX]; /* the first that matches applies */
 };
 
-/* Since when etcd has reported nodes as gone. */
+/* The times since which etcd has reported nodes as gone. */
 struct absences {
     uint32_t n, before_n;
     struct absence {

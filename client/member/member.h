@@ -48,10 +48,10 @@ struct member {
     uint64_t lease_kept_ns;                 /* when etcd last confirmed it */
     struct node self, written;              /* the current node, and the node in the key */
     bool has_written;                       /* `written` is valid */
-    uint64_t written_ns;                    /* when */
+    uint64_t written_ns;                    /* when it was written */
     uint64_t revision;                      /* of the key that may be overwritten; 0: no key */
     bool has_claimed;                       /* this program has written the key before */
-    uint32_t taken;                         /* rounds in a row: the key was another node's */
+    uint32_t taken;                         /* rounds in a row with another node's key */
     uint64_t taken_again_ns;                /* time of the next try */
     struct nodes nodes;                     /* etcd's last list */
     struct stamp stamp;                     /* of `nodes` */
@@ -62,8 +62,8 @@ struct member {
     uint64_t peers_ns;                      /* when it was requested */
     uint64_t etcd_again_ns, peers_again_ns; /* times of the next tries */
     uint32_t etcd_failures, peers_refused;  /* in a row */
-    bool etcd_said, local_said;             /* its failure to answer is logged */
-    bool cut_said;                          /* that etcd has too many nodes is logged */
+    bool etcd_said, local_said;             /* logged: it does not answer */
+    bool cut_said;                          /* logged: etcd has too many nodes */
     uint32_t ignored_said;                  /* number of ignored keys last logged */
 };
 

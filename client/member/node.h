@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #define NODE_NAME_BYTES      64u  /* with the NUL, as in the configuration */
-#define NODE_HOST_BYTES      256u /* likewise */
+#define NODE_HOST_BYTES      256u /* with the NUL */
 #define NODE_ADDRESS_BYTES   (NODE_HOST_BYTES + sizeof("[]:65535"))
 #define NODE_VALUE_BYTES_MAX 1024u
 
