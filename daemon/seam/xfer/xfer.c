@@ -1,5 +1,5 @@
-/* Transfers: tables and life, ticks and statistics, links that come and go, and events that concern
- * several transports. Called by the shell's owner thread. */
+/* Transfers: tables and life, ticks and statistics, links that go up and down, and events that
+ * concern several transports. Called by the shell's owner thread. */
 #include <stdatomic.h>
 #include <stdlib.h>
 

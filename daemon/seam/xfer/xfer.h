@@ -19,8 +19,8 @@ struct xfer;
 struct xfer_registration_view;
 
 /* Transports that an operator may configure for the pages of a peer (peers[].transport), as X(name,
- * its word, may pages use RDMA paths). AUTO uses the best that both ends have, each other word one
- * transport or nothing. A word needs no transport in this build. */
+ * its word, may pages use RDMA paths). AUTO uses the best one that both ends have. Each other word
+ * allows one transport only. A word may name a transport that this build lacks. */
 #define XFER_TRANSPORT_TABLE(X)                                                                    \
     X(AUTO, "auto", true)                                                                          \
     X(VERBS, "verbs", true)                                                                        \
@@ -40,8 +40,8 @@ extern const struct xfer_transport_kind {
 
 /* Messages between the two ends of an RDMA path, on the peer's control connection alone. A path
  * belongs to one link, to one tenant (a key opens one tenant's memory alone) and to one rail, which
- * is a device of the destination. The destination offers; the source answers or refuses. The
- * source's end is at its device of that number, modulo its number of devices. */
+ * is a device of the destination. The destination offers; the source answers or refuses. The source
+ * uses its own device of that number, modulo its number of devices. */
 #define XFER_MRS_MAX        64 /* registrations of one tenant's memory */
 #define XFER_THREADS_MAX    64
 #define XFER_PATH_TEXT      160
@@ -88,12 +88,13 @@ struct xfer_path_msg {
 struct xfer_path_view {
     uint32_t tenant;
     const char *device, *state_word, *reason;
-    bool ready, reads; /* reads: pages come to us; false: they go to the peer */
+    bool ready, reads; /* reads: pages move to us; false: to the peer */
 };
 
 #define XFER_BY_PORT UINT32_MAX
 
-/* What a fabric requires of ports and queue pairs: equal on all hosts, except the GID index. */
+/* The settings of ports and queue pairs that a fabric requires: equal on all hosts, except the GID
+ * index. */
 struct xfer_rdma_tuning {
     uint32_t gid_index;  /* BY_PORT: of RoCE v2 over IPv4, else of RoCE v2, else any */
     uint32_t pkey_index; /* in the port's table */
@@ -117,15 +118,15 @@ struct xfer_note {
 };
 
 struct xfer_rdma_config {
-    uint32_t pulls; /* links [0, pulls): their peers write to us what we pull */
+    uint32_t pulls; /* links [0, pulls): their peers write to us the pages that we pull */
     bool serves;    /* peers pull from us */
-    /* By name, each a rail, in this order; none: those nearest to the GPUs with memory of tenants,
-     * and the one nearest to host memory. */
+    /* Names of the devices to use as rails, in this order; none: those nearest to the GPUs with
+     * memory of tenants, and the one nearest to host memory. */
     char device[XFER_RAILS_MAX][XFER_DEVICE_BYTES];
     uint32_t ndevices;
     /* By tenant, the device of each region; NULL: the nearest. Borrowed for the xfer's life. */
     const char (*region_device[MEM_TENANTS_MAX])[XFER_DEVICE_BYTES];
-    uint32_t rails; /* most of ours, and of a peer's that are known; 0: XFER_RAILS_INITIAL */
+    uint32_t rails; /* maximum of our rails, and of a peer's that we use; 0: XFER_RAILS_INITIAL */
     const struct xfer_rdma_tuning *tuning; /* borrowed; NULL: xfer_rdma_tuning_initial */
     const char *sys;                       /* NULL: /sys, unless a test has another */
     uint64_t mr_bytes_max;                 /* of one registration; 0: what the device takes */
@@ -133,7 +134,7 @@ struct xfer_rdma_config {
     uint32_t on_gpus; /* tenants on GPUs: each gets a ring to receive pushes */
     void (*path_send)(void *ctx, uint32_t link, const struct xfer_path_msg *msg);
     void (*path_note)(void *ctx, uint32_t link, const struct xfer_note *note);
-    /* While a device registers memory, and at its end: `done` of `all` bytes, after ns. */
+    /* Called while a device registers memory, and at its end: `done` of `all` bytes, after ns. */
     void (*progress)(void *ctx, const char *device, uint64_t done, uint64_t all, uint32_t threads,
                      uint64_t ns);
     /* A path of a link became ready, or failed; for the log. */
@@ -141,8 +142,8 @@ struct xfer_rdma_config {
     /* At start, tests each pair of a region and a device by moving known bytes
      * (verbs/device/selftest.c). Other tests do without. */
     bool self_test;
-    /* Reports each row that did not pass; then, with tenant NONE, the sum of the device's rows that
-     * did, `regions` of them. For the log. */
+    /* Reports each row that did not pass; then, with tenant NONE, one row for all regions of the
+     * device that passed, with their number and sums. For the log. */
     void (*self_tested)(void *ctx, const struct xfer_registration_view *row);
     /* A device was lost, or does not destroy a queue pair: an operator must know. */
     void (*device_alarm)(void *ctx, const char *device, const char *text);
@@ -152,19 +153,19 @@ struct xfer_config {
     struct io *io;
     struct mem *mem;
     uint32_t links, pulls, serves; /* as in core_limits */
-    uint32_t pools;                /* likewise; 0: no layouts are known */
+    uint32_t pools;                /* as in core_limits; 0: no layouts are known */
     uint32_t pairs;          /* most pairs of layouts with transfers; 0: nothing is resharded */
     uint32_t batches;        /* the core's limit; 0: as many as pulls can have */
     uint32_t data_threads;   /* threads that move and verify page bytes: seam/io/io_threads.h */
     uint32_t data_conns_max; /* both ways together, half of them from peers */
-    uint32_t peers;          /* each can always have one from us, or two where there are many */
+    uint32_t peers;          /* connection slots are reserved for each of them */
     uint32_t connections;    /* most for one link's transfers; 0: one */
     /* Callers at the data port that have sent no token: how many may wait, how many of one address,
      * and for how long. 0: as in seam/io/door.h, and idle_ns. */
     uint32_t strangers;
     uint64_t hello_ns;
-    uint64_t idle_ns; /* a data connection without progress, with work outstanding, is broken */
-    uint32_t fault_corrupt_pages; /* fault injection: flips a bit in so many received pages */
+    uint64_t idle_ns; /* a connection with work due and no progress for that long is broken */
+    uint32_t fault_corrupt_pages; /* fault injection: flips a bit in that many received pages */
     uint32_t socket_buffer_bytes; /* SO_SNDBUF and SO_RCVBUF; 0: 1 MiB, or the kernel's choice if
                                      net.core.rmem_max or wmem_max is below that */
     uint64_t incarnation;         /* ours: data connections that name another are refused */
@@ -193,7 +194,7 @@ struct xfer_config {
     void *ctx;
 };
 
-/* Returns the bytes that xfer_create allocates: shared ones, and those of RDMA without what a
+/* Returns the bytes that xfer_create allocates: shared ones, and those of RDMA without those that a
  * device's library allocates. page_records and sums_per_page are those of the page memory. */
 void xfer_bytes(const struct xfer_config *config, uint32_t page_records, uint32_t sums_per_page,
                 uint64_t *ret_shared, uint64_t *ret_rdma);
@@ -262,13 +263,13 @@ struct xfer_rdma_view {
     uint64_t memory_nodes, cpu_nodes; /* NUMA: of the tenants' memory; where we may run */
     uint64_t memlock_bytes;           /* RLIMIT_MEMLOCK; UINT64_MAX: none */
     bool memlock_exempt;              /* CAP_IPC_LOCK */
-    uint64_t memlock_needed;          /* what registrations lock on memlock_devices devices */
+    uint64_t memlock_needed;          /* bytes that registrations lock on memlock_devices devices */
     uint32_t memlock_devices;         /* devices asked for, or one if there is none */
     uint32_t send_queue;
 };
 void xfer_rdma_view(const struct xfer *xfer, struct xfer_rdma_view *ret);
-/* Host memory that each tenant on GPUs gets for its ring and that RDMA locks, at most, whatever the
- * devices and their number (verbs/device/bounce.c). */
+/* Returns the most host memory that each tenant on GPUs gets for its ring and that RDMA locks, for
+ * any devices and any number of them (verbs/device/bounce.c). */
 uint64_t xfer_ring_bytes(const struct xfer_rdma_config *config);
 
 /* How a NIC has a region of a tenant's memory registered, as X(name, its word). NO: not at all. */
@@ -276,7 +277,7 @@ uint64_t xfer_ring_bytes(const struct xfer_rdma_config *config);
     X(NO, "no")                                                                                    \
     X(MEMORY, "memory")            /* of the host */                                               \
     X(DMABUF, "dma-buf")           /* a GPU's, exported by its driver */                           \
-    X(DMABUF_PCIE, "dma-buf-pcie") /* likewise, through its BAR where there is another way */      \
+    X(DMABUF_PCIE, "dma-buf-pcie") /* the same, through its BAR although there is another way */   \
     X(PEERMEM, "nvidia-peermem")   /* a GPU's, by its address */
 
 enum xfer_registered {
@@ -292,8 +293,8 @@ extern const char *const xfer_registered_word[XFER_REGISTERED_WAYS];
 #define XFER_SELF_TEST_TABLE(X)                                                                    \
     X(NONE, "none")                                                                                \
     X(PASSED, "passed")                                                                            \
-    X(NOT_POSSIBLE, "not possible") /* it is used, and whether that works is not known */          \
-    X(PART, "failed in part")       /* it is used, not pushed to: its ring or a window failed */   \
+    X(NOT_POSSIBLE, "not possible") /* it is used, but untested */                                 \
+    X(PART, "failed in part")       /* it is used without pushes: its ring or a window failed */   \
     X(FAILED, "failed")             /* that memory is not used with that NIC */
 
 enum xfer_self_test_result {
@@ -316,12 +317,12 @@ struct xfer_self_test {
 
 #define XFER_REGISTRATION_TEXT 256
 struct xfer_registration_view {
-    uint32_t tenant, region, regions; /* so many regions, from that one on, are alike */
+    uint32_t tenant, region, regions; /* `regions` equal regions, from that one on */
     const char *gpu;                  /* its UUID; NULL: memory of the host */
     const char *device;               /* the NIC; NULL: none is in use */
     enum xfer_registered how;
     const char *why; /* why better ways failed; borrowed */
-    /* For a GPU: host memory that receives pushes; 0: peers do not push, and why. */
+    /* For a GPU: host memory that receives pushes; 0: peers do not push, and no_ring says why. */
     uint64_t ring_bytes;
     const char *no_ring;
     const struct xfer_self_test *test; /* borrowed; NULL: there is none */
@@ -329,8 +330,8 @@ struct xfer_registration_view {
 /* The i-th pair of a region and a NIC in use (or region without NIC). Returns false if none. */
 bool xfer_registration_view(const struct xfer *xfer, uint32_t i,
                             struct xfer_registration_view *ret);
-/* Which device a region's pages use, if it is ready and they lie in no other region. Texts are
- * static, or valid as long as the xfer. */
+/* The device that a region's pages use, if the device is ready and the pages lie in no other
+ * region. Texts are static, or valid as long as the xfer. */
 struct xfer_region_view {
     const char *gpu, *pci; /* its UUID and its PCI address; NULL: memory of the host */
     const char *device;    /* NULL: any */
@@ -347,12 +348,12 @@ bool xfer_region_view(const struct xfer *xfer, const struct xfer_rdma_view *rdma
 void xfer_admit(struct xfer *xfer, uint32_t link, uint64_t token);
 void xfer_dismiss(struct xfer *xfer, uint32_t link);
 
-/* The layout of a pool of ours, with the core's hash of it: once the pool is open, and again for
- * each pool that opens in that slot. n 0: no layout. Copied. */
+/* Sets the layout of a pool of ours, with the core's hash of it. Call once the pool is open, and
+ * again for each pool that opens in that slot. n 0: no layout. Copied. */
 void xfer_pool_layouts(struct xfer *xfer, uint32_t pool, uint64_t hash,
                        const struct reshard_layout *l, uint32_t n);
-/* Before that: returns why resharded pages of such a pool could not be verified, and for which
- * group. NONE: they can. Costs at most PAIR_RUNS_MAX runs (units.h). */
+/* Called before xfer_pool_layouts. Returns why resharded pages of such a pool could not be
+ * verified, and for which group. NONE: they can. Costs at most PAIR_RUNS_MAX runs (units.h). */
 enum reshard_refusal xfer_pool_refusal(struct xfer *xfer, const struct reshard_layout *l,
                                        uint32_t n, char ret_group[RESHARD_NAME_MAX]);
 /* Returns the layouts of a pool of ours with that hash, to send to a peer. NULL: none. */
@@ -362,8 +363,8 @@ const struct reshard_layout *xfer_layouts_of(const struct xfer *xfer, uint64_t h
  * before the core gets the message that brought them. Another layout may replace them only while
  * the core has no transfer between pages of that hash. Returns NULL if they are kept, else why not
  * (a static text): the peer has sent another layout under that hash and a transfer needs that one;
- * or transfers need all known layouts, so one peer has no more pairs than the core has counted; or
- * the plans for the peer's layouts have reached their cost limit. */
+ * or transfers need all known layouts (so a peer has at most the pairs that the core has counted);
+ * or the plans for the peer's layouts have reached their cost limit. */
 const char *xfer_peer_layouts(struct xfer *xfer, uint32_t peer, uint64_t hash,
                               const struct reshard_layout *l, uint32_t n);
 /* Returns why pages of a pool with the peer's layout cannot move into ours, and for which group.
@@ -384,7 +385,7 @@ struct xfer_stats {
     uint64_t payload_bytes_in, payload_bytes_out; /* page bytes */
     uint64_t socket_bytes_in, socket_bytes_out;   /* all bytes on data connections, with heads */
     uint64_t pages_in, pages_out, corrupt_detected, corrupt_injected, gone_answers, conns;
-    uint64_t refused;       /* connections without a valid token, or that request another's serve */
+    uint64_t refused;       /* connections without a valid token, or requesting another's serve */
     uint64_t over_share;    /* connections of a link that had used its share */
     uint64_t conns_retired; /* outgoing ones that failed */
     uint64_t pages_again;   /* requested again, because their connection failed */

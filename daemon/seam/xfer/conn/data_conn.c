@@ -31,7 +31,8 @@ void data_conn_progress(struct data_conn *conn)
     atomic_store_explicit(&conn->progress_ns, io_now_ns(), memory_order_relaxed);
 }
 
-/* Lane of its tasks: both tasks of a connection use one thread, those of the next one the next. */
+/* Returns the lane of its tasks: both tasks of a connection use the same thread, and those of the
+ * next connection use the next thread. */
 static uint32_t lane_of(const struct data_conn *conn)
 {
     return (uint32_t)(conn - conn->xfer->conns->conn);
@@ -148,7 +149,7 @@ void data_conn_end(struct data_conn *conn, bool failed)
     data_conn_reap(conn);
 }
 
-/* Requests of an ended connection, back with its last task, go to another path. */
+/* The last task of an ended connection has returned: its open requests move to another path. */
 static void go_on(struct transport *t, uint32_t peer_link)
 {
     if (t && t->xfer->link[peer_link].up && !t->xfer->conns->ending)
@@ -217,7 +218,8 @@ bool data_conns_evict(struct xfer *xfer)
 
 /* ------------------------------------------------------------------ pages, in pieces */
 
-/* Cuts the next piece: stretches, the last one shortened to fit. Returns the bytes of the piece. */
+/* Cuts the next piece into stretches, of which the last is shortened to fit. Returns the bytes of
+ * the piece. */
 static uint64_t walk_piece(struct data_conn *conn, struct io_task *task, uint64_t bytes_max)
 {
     struct data_walk *w = &conn->walk;
@@ -388,8 +390,9 @@ static void received(struct io_op *op, int32_t res, uint32_t flags, uint32_t buf
     receive_ended(conn, n, res);
 }
 
-/* Fewer than n bytes wake no receive: a wake-up costs the source's core more than a segment. Any
- * thread. If the tick lowers the value while a data thread sets it, the next tick repeats that. */
+/* Fewer than n bytes wake no receive: a wake-up costs the source's core more than a segment. Safe
+ * on any thread. If the tick lowers the value while a data thread sets it, the next tick repeats
+ * that. */
 void data_conn_await(struct data_conn *conn, uint64_t n)
 {
     int bytes = (int)n;

@@ -5,7 +5,7 @@
  *
  * Page bytes are sent and received by data threads as tasks (seam/io/io_threads.h); small transfers
  * (heads, requests, HELLO) stay on the owner's ring. Each direction has one operation in flight at
- * a time. Until a task returns, the fields marked so belong to the data thread.
+ * a time. Until a task returns, the fields marked as the task's belong to the data thread.
  *
  * Promise P2 rests on two fields: recv_pull names the pull whose pages the receive in flight may
  * write, send_serve the serve whose pages the send in flight may read. Each holds its record until
@@ -20,7 +20,8 @@
 #include "seam/xfer/flow/transfers.h"
 
 /* Bytes of one receive of pages. A receive completes when all of them have arrived
- * (data_conn_await), and they are verified while in cache. At 512 KiB the loopback lost a third. */
+ * (data_conn_await), and they are verified while in cache. With 512 KiB the loopback lost a third
+ * of its throughput. */
 #ifndef DATA_RECV_BYTES
 #define DATA_RECV_BYTES (256u << 10)
 #endif
@@ -29,9 +30,9 @@
  * window. */
 #define DATA_SOCKET_BYTES (1 << 20)
 #define DATA_IOVS         1024u /* of one send or receive: the kernel's limit */
-/* DATA_SEND_BYTES: of one task, which sends a whole answer; halves of 512 KiB cost the source's
- * core a tenth in hand-overs. DATA_SEND_PIECE: of one send, which a peer must take within
- * `idle_ns` of the configuration. */
+/* DATA_SEND_BYTES: of one task, which sends a whole answer; sending it in halves of 512 KiB cost
+ * the source's core a tenth for hand-overs. DATA_SEND_PIECE: of one send, which a peer must take
+ * within `idle_ns` of the configuration. */
 #define DATA_SEND_BYTES (2u << 20)
 #ifndef DATA_SEND_PIECE
 #define DATA_SEND_PIECE (512u << 10)
@@ -63,7 +64,7 @@ struct data_caller {
     /* n bytes have arrived in place. Returns false on a protocol error; the connection ends. */
     bool (*received)(struct data_conn *conn, uint64_t n);
     void (*lost)(struct data_conn *conn); /* it is shut down and has left its path */
-    /* Nothing is in flight any more: its open requests are lost. NULL: `lost` did it. */
+    /* Nothing is in flight any more: its open requests are lost. NULL: `lost` has handled them. */
     void (*ended)(struct data_conn *conn);
     bool (*busy)(const struct data_conn *conn); /* an answer of the peer is due */
     bool (*idle)(const struct data_conn *conn); /* no pull needs it: the slot may be reused */
@@ -83,8 +84,8 @@ struct data_walk {
 struct data_conn {
     struct xfer *xfer;
     enum data_conn_state state;
-    struct transport *transport;      /* that called; NULL: a peer called */
-    const struct data_caller *caller; /* NULL likewise */
+    struct transport *transport;      /* the one that called; NULL: a peer called */
+    const struct data_caller *caller; /* NULL: a peer called */
     uint32_t peer_link; /* outgoing: the link called; incoming: the link of its token, or NONE */
     uint32_t path;      /* outgoing: its place in the lane */
     bool extra;         /* its lane had another connection when it was called */
@@ -101,7 +102,7 @@ struct data_conn {
     uint32_t out_n, out_at; /* to send: of the buffer; at the source, of meta */
     void *own; /* owned, own_bytes: the caller's state, or the request; zeroed when taken */
     struct data_request *request; /* incoming: the peer's request; else NULL */
-    struct iovec iov[DATA_IOVS];  /* the task's likewise, and so is the next */
+    struct iovec iov[DATA_IOVS];  /* the task's while it is away, and so is the next */
     uint8_t packed[DATA_PACKED_BYTES];
     uint8_t buffer[DATA_BUFFER_BYTES]; /* outgoing or incoming requests */
 };
@@ -135,12 +136,14 @@ void data_conns_stop(struct xfer *xfer); /* runs the ring until none is in fligh
 void data_conns_destroy(struct xfer *xfer);
 void data_conns_tick(struct xfer *xfer, uint64_t now_ns);
 bool data_conns_evict(struct xfer *xfer); /* ends an idle one for a link that waits */
-bool data_conns_write(const struct transport *t, uint32_t pull); /* by a receive in flight */
-bool data_conns_read(const struct transport *t, uint32_t serve); /* by a send in flight */
+/* Return true if a receive in flight may write pages of the pull, or a send read the serve's. */
+bool data_conns_write(const struct transport *t, uint32_t pull);
+bool data_conns_read(const struct transport *t, uint32_t serve);
 
-/* Calls the peer for that path of the transport's lane of the link, then `opened`. If no slot is
- * free, the lane waits for one, and the transport's pump is called again; without a descriptor, the
- * pulls of the lane's queue break. If the lane has another path, this one is retired instead. */
+/* Calls the peer for that path of the transport's lane of the link, and `opened` when it is
+ * connected. If no slot is free, the lane waits for one, and the transport's pump is called again;
+ * if no descriptor is free, the pulls of the lane's queue break. If the lane has another path, this
+ * one is retired instead. */
 void data_conn_call(struct transport *t, uint32_t peer_link, uint32_t path,
                     const struct data_caller *caller);
 /* Returns NULL if no slot is free or all are being ended. */
@@ -184,11 +187,11 @@ static inline struct data_conn *data_path_conn(const struct transport *t, uint32
 
 /* Returns true if a path of the lane is being called or up. */
 bool data_paths_alive(const struct transport *t, uint32_t peer_link);
-/* Work waits, and no path has room for it: calls one more path, if that is allowed. */
+/* Calls one more path, if that is allowed, because work waits and no path has room for it. */
 void data_paths_call(struct transport *t, uint32_t peer_link, const struct data_caller *caller);
-/* It failed, or could not be called: it may be called again after a pause. */
+/* The path failed, or could not be called: it may be called again after a pause. */
 void data_path_pause(struct data_path *path);
-void data_paths_reset(struct xfer *xfer, uint32_t peer_link); /* the peer may be another */
+void data_paths_reset(struct xfer *xfer, uint32_t peer_link); /* the peer may be a new one */
 
 /* A list of bytes to send: first those of conn->meta, then page bytes. */
 struct data_gather {
@@ -218,7 +221,7 @@ struct data_request {
     enum data_request_state state;
     uint32_t rx_at, rx_n;        /* received and not yet parsed: buffer[rx_at .. rx_at + rx_n) */
     uint64_t frame_ns;           /* when the first frame of these began to arrive */
-    struct transport *transport; /* that knows its frame; NULL: answered */
+    struct transport *transport; /* the one that answers its frame; NULL: answered */
     uint16_t kind;               /* enum xfer_frame */
     struct serve_id serve;
     uint32_t n, seq;

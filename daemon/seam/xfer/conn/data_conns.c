@@ -63,7 +63,7 @@ static void accept_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t 
     (void)flags, (void)buffer;
     conns->accepting = false;
     if (res < 0)
-        return; /* out of descriptors, say: the tick retries */
+        return; /* for instance, out of descriptors; the tick retries */
     data_conn_options(xfer, res);
     door_arrived(conns->door, res, io_now_ns());
     if (!conns->ending)
@@ -149,7 +149,8 @@ static bool system_allows(const char *path)
     return file_number(path, "", 10, &most) && most >= DATA_SOCKET_BYTES;
 }
 
-/* A size that the system would reduce is not set: the kernel's own tuning reaches further. */
+/* A size that the system would reduce is not set, because the kernel's own tuning allows larger
+ * buffers. */
 static int socket_bytes(const struct xfer_config *c)
 {
     if (c->socket_buffer_bytes > 0)

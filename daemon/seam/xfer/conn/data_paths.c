@@ -1,9 +1,9 @@
 /* The paths of a lane: the data connections to a peer over which a transport spreads its transfers,
  * and the calls that make them. The first path of a lane is called when there is something to
- * request, another one when no path has room for what waits. A path that fails is retired: the
- * others continue, and it is called again after a pause that doubles. If no path is left, the pause
- * does not apply, since waiting work has no other way. Called by the transports and by
- * data_conn.c. */
+ * request, another one when no path has room for the waiting work. A path that fails is retired:
+ * the other paths continue, and the failed one is called again after a pause that doubles. If no
+ * path is left, the pause does not apply, since waiting work has no other way. Called by the
+ * transports and by data_conn.c. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -38,7 +38,8 @@ void data_paths_reset(struct xfer *xfer, uint32_t peer_link)
 /* ------------------------------------------------------------------ calls */
 
 /* Reports how the call to the link's data port ended. Operators must know, because the control port
- * may be open while this one is not; but not if another connection shows that it is open. */
+ * may be open while this one is not. Not reported if another connection shows that this port is
+ * open. */
 void data_call_ended(const struct data_conn *conn, int error)
 {
     const struct xfer_config *c = &conn->xfer->config;
@@ -89,7 +90,7 @@ static void not_called(struct transport *t, uint32_t number, uint32_t path, bool
             lane_wait(xfer, lane, io_now_ns());
         data_conns_evict(xfer);
     } else {
-        queue_break(xfer, &lane->queue, TERN_BUSY); /* so holders of descriptors may free some */
+        queue_break(xfer, &lane->queue, TERN_BUSY); /* so users of descriptors may free some */
     }
 }
 

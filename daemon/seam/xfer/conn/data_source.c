@@ -1,7 +1,7 @@
 /* The source's side of a data connection. The caller sends its token, then requests. Requests are
  * answered in order, each by the transport that knows its frame. The core is asked about every page
- * right before its answer begins, and again by the transport when its bytes have left. If a page's
- * generation passed in between, the answer names the page, and the destination discards it.
+ * right before the answer begins, and again by the transport when the page's bytes have left. If a
+ * page's generation changed in between, the answer names the page, and the destination discards it.
  *
  * Invariant: an answer that was begun is sent whole, or the connection ends, so that the stream
  * stays in step. If a serve ends while its pages are being sent, the transport is informed and the
@@ -73,7 +73,7 @@ static bool answer_page(struct data_conn *conn, uint32_t i, const uint32_t *reco
     return true;
 }
 
-/* Appends zeros where daemons that could read expect region numbers. Returns false if no room. */
+/* Appends zeros where older daemons expect region numbers. Returns false if there is no room. */
 static bool answer_regions(struct data_conn *conn, uint64_t *ret_bytes)
 {
     uint32_t bytes = XFER_REGION_BYTES(
@@ -175,7 +175,7 @@ void data_answer_none(struct data_conn *conn, uint16_t frame, enum tern_err err)
 
 /* ------------------------------------------------------------------ requests */
 
-/* Returns the transport that answers the frame. NULL: it is no request. */
+/* Returns the transport that answers the frame. NULL: the frame is not a request. */
 static struct transport *transport_of(struct xfer *xfer, uint16_t frame)
 {
     for (uint32_t i = 0; i < xfer->ntransports; i++)
@@ -223,7 +223,7 @@ static void frame_taken(struct data_request *r, uint32_t n)
 }
 
 /* Returns false if the caller is not admitted: HELLO names an earlier incarnation of this daemon,
- * its token is of no link that is up, or the link has used its share of connections. */
+ * no link that is up has its token, or the link has used its share of connections. */
 static bool hello(struct data_conn *conn, const struct xfer_head *head)
 {
     struct xfer *xfer = conn->xfer;
@@ -447,7 +447,8 @@ void data_source_start(struct data_conn *conn)
     receive(conn);
 }
 
-/* Returns true if a frame is overdue since its first byte, so that single bytes hold no slot. */
+/* Returns true if a frame is overdue since its first byte, so that a peer that sends single bytes
+ * cannot keep a slot. */
 bool data_source_busy(const struct data_conn *conn, uint64_t now_ns)
 {
     const struct data_request *r = conn->request;

@@ -17,7 +17,7 @@
  *                 by the plan of the two layouts, in the plan's order (reshard/stream.h). The
  *                 index of the named page selects the plan
  *
- * If the source writes the pages by RDMA, a connection beside the path carries all else:
+ * If the source writes the pages by RDMA, a connection beside the path carries everything else:
  *
  *   REQUEST_WRITE head{n, seq, a: serve, b: runs | epoch of the path << 32}  n x {group, index,
  *                 generation}  runs x {window and the key bound to it, region, offset, bytes}
@@ -28,9 +28,9 @@
  *   CONFIRMED     head{n, seq}  tail{bit i: page i was given up before this was written}
  *
  * The answer to REQUEST_WRITE is sent when all its writes were posted. The pool's begin and the
- * regions are for daemons that could read; nobody uses them. The runs receive the bytes of the
- * requested pages, region after region and in each page after page; the last write carries seq as
- * its immediate. All pages of such a piece are written or none. Neither an address nor a key
+ * regions are for older daemons, which could read; nobody uses them now. The runs receive the bytes
+ * of the requested pages, region after region and in each page after page; the last write carries
+ * seq as its immediate. All pages of such a piece are written or none. Neither an address nor a key
  * travels here: the offer of the path named both, under TLS if that is on.
  *
  * The destination chooses the size of each request, so it knows the size of each answer and can
@@ -53,11 +53,11 @@ enum xfer_frame {
     XFER_HELLO = 1,
     XFER_REQUEST = 2,
     XFER_ANSWER = 3,
-    XFER_ANSWER_WRITE = 5, /* 4: from daemons that could read */
+    XFER_ANSWER_WRITE = 5, /* 4: used by older daemons, which could read */
     XFER_CONFIRM = 6,
     XFER_CONFIRMED = 7,
     XFER_REQUEST_WRITE = 8,
-    XFER_REQUEST_PLAN = 9, /* 10, 11: from daemons that moved units of pages */
+    XFER_REQUEST_PLAN = 9, /* 10, 11: used by older daemons, which moved units of pages */
 };
 
 #define XFER_HEAD_BYTES        32u

@@ -1,5 +1,5 @@
-/* Peer links: who may call us, which transport a link's batches use, and what operators see of a
- * link. Called by the shell's owner thread and by the transports. */
+/* Peer links: decides who may call us and which transport a link's batches use, and reports links
+ * to operators. Called by the shell's owner thread and by the transports. */
 #include "base/check.h"
 #include "seam/xfer/flow/transfers.h"
 

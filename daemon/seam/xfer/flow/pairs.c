@@ -28,7 +28,7 @@ struct pairs {
     struct told *own;   /* owned, config.pools */
     struct told *peers; /* owned, npeers */
     uint64_t *tellers;  /* owned, teller_words of each of them */
-    uint64_t *paid_ns;  /* owned, config.links: a peer's pairs are charged up to then */
+    uint64_t *paid_ns;  /* owned, config.links: time up to which a peer's pairs are charged */
 };
 
 static uint32_t teller_words(const struct xfer_config *c)
@@ -154,8 +154,9 @@ static bool layout_used(const struct xfer *xfer, uint64_t hash)
     return xfer->config.layout_used && xfer->config.layout_used(xfer->config.ctx, hash);
 }
 
-/* Returns a slot for a layout: a free one, or the least recently used that no transfer needs. The
- * core uses fewer layouts than there are slots; NULL if peers have several under one hash. */
+/* Returns a slot for a layout: a free one, or the least recently used that no transfer needs.
+ * Returns NULL only if peers have several layouts under one hash: the core uses fewer layouts than
+ * there are slots. */
 static struct told *told_spare(const struct xfer *xfer)
 {
     const struct pairs *p = xfer->pairs;
@@ -222,7 +223,7 @@ const char *xfer_peer_layouts(struct xfer *xfer, uint32_t peer, uint64_t hash,
     return NULL;
 }
 
-/* Returns false if this plan makes them too many. */
+/* Adds the plan's rows to those of the pair. Returns false if they are too many. */
 static bool rows_add(struct pair *p, const struct reshard_plan *plan)
 {
     for (uint32_t i = 0; i < plan->n; i++) {
@@ -241,7 +242,8 @@ static enum reshard_refusal plan_room(struct pair *p, struct reshard_plan *ret)
     return ret->room > 0 ? RESHARD_NONE : RESHARD_PIECES;
 }
 
-/* Fills in what the source's units hold, independent of the destination; the plans add more. */
+/* Fills in the contents of the source's units, which do not depend on the destination; the plans
+ * add more. */
 static enum reshard_refusal units_make(struct pair *p, const struct reshard_layout *from,
                                        uint32_t pages, uint8_t **ret)
 {

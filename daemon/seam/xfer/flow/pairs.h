@@ -16,13 +16,13 @@ struct xfer;
 struct xfer_config;
 
 #define PAIR_PIECES_MAX 8192u      /* of all plans and maps of a pair, over all groups */
-#define PAIR_ROWS_MAX   (1u << 20) /* likewise */
-#define PAIR_STEPS_MAX  (1u << 17) /* likewise: their cost to the owner thread (plan.h) */
+#define PAIR_ROWS_MAX   (1u << 20) /* of the same plans and maps */
+#define PAIR_STEPS_MAX  (1u << 17) /* of the same: their cost to the owner thread (plan.h) */
 #define PAIR_SUMS_MAX   8192u  /* checksums of the source's pages of a span, over all its ranks */
 #define PAIR_UNITS_MAX  32768u /* of a page of the source, over all groups */
-#define PAIR_RUNS_MAX   32768u /* of their bytes and gaps, likewise (units.h) */
-/* The least and the most that one pair costs, in steps and runs; and what all pairs made for one
- * peer may cost in a second, or at once. */
+#define PAIR_RUNS_MAX   32768u /* of their bytes and gaps, over all groups (units.h) */
+/* Costs in steps and runs: the least and the most that one pair costs, and the most that all pairs
+ * made for one peer may cost in a second, or at once. */
 #define PAIR_COST_LEAST 2048u
 #define PAIR_COST_MAX   (PAIR_COST_LEAST + PAIR_STEPS_MAX + PAIR_RUNS_MAX)
 #define PAIR_COST_S     (4u * PAIR_COST_MAX)
@@ -51,7 +51,7 @@ struct pair {
     uint64_t used;                /* ascending; 0: unused slot */
     enum reshard_refusal refusal; /* NONE: has all its plans */
     uint32_t refused;             /* the group that refusal is about */
-    uint32_t nfrom, nto;          /* groups of both ends; ngroups: the fewer of them */
+    uint32_t nfrom, nto;          /* groups of both ends; ngroups: the smaller of the two */
     uint32_t ngroups, npieces, nheld, nstarts;
     uint32_t runs;        /* left of PAIR_RUNS_MAX */
     uint64_t rows, steps; /* of all its plans and maps; left of PAIR_STEPS_MAX */

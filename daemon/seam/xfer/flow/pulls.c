@@ -199,7 +199,7 @@ static uint32_t *place_of(struct xfer_pull *pull, uint32_t number)
     check_failed("batches of a pull in flight <= PULL_BATCHES_MAX", __FILE__, __LINE__);
 }
 
-/* A batch is free: the core requests at most xfer_batches at a time. */
+/* Takes a free batch. There is one, because the core requests at most xfer_batches at a time. */
 static uint32_t batch_take(struct xfer *xfer, uint32_t slot)
 {
     uint32_t number = xfer->batch_free;
@@ -224,7 +224,8 @@ static void batch_queue(struct xfer *xfer, uint32_t number, const struct transpo
     queue_push(xfer, &lane_of(xfer, batch)->queue, number);
 }
 
-/* Equal layouts also need a plan if several ranks hold the same. RDMA copies pages unchanged. */
+/* Equal layouts also need a plan if several ranks hold the same data. RDMA copies pages unchanged
+ * and needs none. */
 static bool comes_as_it_is(struct xfer *xfer, const struct action *act)
 {
     const struct transport *t = transport_for(xfer, act->pull.link, act->pull.pool, NULL);
@@ -252,7 +253,7 @@ static bool pull_pair(struct xfer *xfer, const struct action *act)
     return err == TERN_OK;
 }
 
-/* Returns true if the action's spans match the pair. Both follow from what the source sent. */
+/* Returns true if the action's spans match the pair. Both follow from the source's messages. */
 static bool spans_agree(const struct xfer *xfer, const struct action *act)
 {
     const struct pair *pair = xfer->pull[act->pull.pull.slot].pair;
@@ -378,7 +379,8 @@ uint32_t batch_page_sums(const struct xfer *xfer, const struct batch *batch, uin
     return mem_transfer_sums(xfer->config.mem, batch->pool, group);
 }
 
-/* Returns the next page to request, lost ones first. *ret_end: end of the pages to go with it. */
+/* Returns the next page to request, lost ones first. *ret_end: end of the pages to request with
+ * it. */
 static uint32_t next_of(const struct batch *batch, uint32_t *ret_end)
 {
     uint32_t first = 0, end;
@@ -398,7 +400,7 @@ struct batch_part batch_cut(const struct xfer *xfer, uint32_t number, uint64_t b
     uint32_t regions = mem_place(xfer->config.mem, batch->pool)->transfer_regions, sums = 0, end,
              stretches = 0;
     struct batch_part part = {.batch = number, .first = next_of(batch, &end)};
-    bool resharded = xfer->pull[batch->pull].pair != NULL; /* moves stretch by stretch, uncounted */
+    bool resharded = xfer->pull[batch->pull].pair != NULL; /* its stretches are not counted here */
 
     for (uint32_t i = part.first; i < end; i++) {
         uint64_t bytes = batch_page_bytes(xfer, batch, i);
@@ -417,7 +419,8 @@ struct batch_part batch_cut(const struct xfer *xfer, uint32_t number, uint64_t b
     return part;
 }
 
-/* X8, as in the core: a prefetch in its turn, then what a decode waits for, then others. */
+/* X8, as in the core: a prefetch whose turn it is, then batches that a decode waits for, then other
+ * prefetches. */
 static uint32_t rank_of(const struct xfer *xfer, const struct batch *batch)
 {
     if (!batch->prefetch)

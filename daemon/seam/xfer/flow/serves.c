@@ -1,5 +1,5 @@
-/* The seam's serves: whether a page may leave, and when nothing reads the pages of a serve any
- * more. Called by the shell's owner thread and by the transports. */
+/* The seam's serves: decides whether a page may leave, and reports when nothing reads the pages of
+ * a serve any more. Called by the shell's owner thread and by the transports. */
 #include "base/check.h"
 #include "seam/xfer/flow/transfers.h"
 

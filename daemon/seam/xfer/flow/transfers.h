@@ -1,6 +1,6 @@
-/* Transfers: what all transports share. pulls.c has pulls, batches and arriving pages; serves.c has
- * serves; links.c decides who may call us and which transport a batch uses. Used by the transports,
- * and by nobody outside seam/xfer. Owner thread only.
+/* The parts of transfers that all transports share. pulls.c has pulls, batches and arriving pages;
+ * serves.c has serves; links.c decides who may call us and which transport a batch uses. Used by
+ * the transports, and by nobody outside seam/xfer. Owner thread only.
  *
  * Promise P2 rests on two counts. pull->holds counts receives, device requests and tasks of data
  * threads that may still touch the pages of a pull. serve->holds counts sends and device requests
@@ -19,7 +19,8 @@
 #include "seam/xfer/flow/transport.h"
 #include "seam/xfer/xfer.h"
 
-/* Page bytes of a piece, unless a page is larger; TCP has TCP_PIECE_BYTES. The simulator: fewer. */
+/* Page bytes of a piece, unless a page is larger; TCP has TCP_PIECE_BYTES. The simulator uses
+ * fewer. */
 #ifndef XFER_PIECE_BYTES
 #define XFER_PIECE_BYTES (1u << 20)
 #endif
@@ -28,7 +29,7 @@
 #ifndef XFER_SLOT_BYTES
 #define XFER_SLOT_BYTES XFER_PIECE_BYTES
 #define XFER_RING_SLOTS 32u /* of a ring; one piece may take all */
-#define XFER_RING_SHARE 16u /* of these, at most for several pieces of one link */
+#define XFER_RING_SHARE 16u /* maximum that several pieces of one link may have */
 #endif
 #define XFER_RING_BYTES  ((uint64_t)XFER_RING_SLOTS * XFER_SLOT_BYTES)
 #define XFER_PIECE_SUMS  8192u /* checksums of a piece, unless one page has more */
@@ -144,7 +145,7 @@ struct lane {
 /* A connection between daemons, numbered as in the shell. */
 struct xfer_link {
     bool up;
-    bool by_tcp; /* it has RDMA, but resharded pages come by TCP */
+    bool by_tcp; /* it has RDMA, but resharded pages arrive by TCP */
     struct sockaddr_storage addr;
     socklen_t addr_len;
     uint64_t peer_incarnation;
@@ -160,9 +161,9 @@ struct xfer_link {
 struct xfer_pull {
     enum xfer_pull_state state;
     uint32_t gen, peer_link;
-    uint32_t holds;    /* count of what may still touch its pages */
+    uint32_t holds;    /* number of operations that may still touch its pages */
     uint64_t began;    /* ascending */
-    struct pair *pair; /* held: pages are resharded; NULL: pages come unchanged */
+    struct pair *pair; /* held: pages are resharded; NULL: pages arrive unchanged */
     bool decided;      /* pair was chosen, with the first batch */
     /* Batches of the pull, or NONE. A dropped batch stays with the pull until the pull is idle,
      * because a data thread or a request to a device may still name the batch. */
@@ -182,11 +183,11 @@ struct batch {
     uint32_t lane; /* of its transport */
     uint32_t pull, pool, tenant, number;
     /* Pages, or spans of pages if the source's pages have other page_tokens. In this struct and its
-     * functions `page` means either: what is requested and verified as one. */
+     * functions `page` means either one: the unit that is requested and verified. */
     uint32_t n;
     uint32_t asked, answered;
     uint32_t lost; /* how often it lost pages with the last connection that was up */
-    uint64_t again[XFER_MASK_WORDS]; /* of the requested pages: lost, to be requested again */
+    uint64_t again[XFER_MASK_WORDS]; /* requested pages that were lost, to be requested again */
     uint32_t next;                   /* in the queue */
     struct serve_id serve;
     uint64_t ok[XFER_MASK_WORDS];
@@ -204,8 +205,8 @@ static inline const struct page_at *batch_pages(const struct batch *b, uint32_t 
 struct xfer_serve {
     enum xfer_serve_state state;
     uint32_t gen, pool;
-    uint32_t holds;    /* count of what may still read its pages */
-    bool lost;         /* layouts differ and there is no plan: gives no page */
+    uint32_t holds;    /* number of operations that may still read its pages */
+    bool lost;         /* layouts differ and there is no plan, so it gives no page */
     struct pair *pair; /* held: pages leave resharded; NULL: unchanged */
     struct xfer_flow_view seen;
 };
@@ -228,7 +229,7 @@ struct xfer {
     struct xfer_pull *pull; /* owned, config.pulls */
     uint64_t pulls_begun;
     uint32_t urgent_run[MEM_TENANTS_MAX]; /* pieces in a row that were no prefetch */
-    uint32_t lanes_waiting;               /* 0: nothing walks over the links */
+    uint32_t lanes_waiting;               /* 0: then no loop over the links is needed */
     struct batch *batch;                  /* owned, xfer_batches of them */
     uint32_t batch_free;                  /* first free one, linked by `next`; NONE */
     struct xfer_serve *serve;             /* owned, config.serves */
@@ -300,12 +301,12 @@ struct batch_part batch_cut(const struct xfer *xfer, uint32_t batch, uint64_t by
 uint32_t batch_in_turn(const struct transport *t, uint32_t peer_link,
                        bool (*ready)(const struct transport *t, uint32_t peer_link,
                                      uint32_t tenant));
-/* n more pages were requested, as its tenant's turn. The last page takes the batch off the
- * queue. */
+/* n more pages were requested, which counts as its tenant's turn. The last page takes the batch off
+ * the queue. */
 void batch_asked(struct xfer *xfer, uint32_t batch, uint32_t n);
 /* The source gave up one of its pages. */
 void batch_gone(struct xfer *xfer, uint32_t batch);
-/* n more pages were answered, and those that came were verified. */
+/* n more pages were answered, and those that arrived were verified. */
 void batch_answered(struct xfer *xfer, uint32_t batch, uint32_t n);
 /* Requested, unanswered pages [first, first + n) were lost with a connection and are requested
  * again. Caller has made sure that nothing writes them any more. */
@@ -316,9 +317,9 @@ uint32_t batch_page_sums(const struct xfer *xfer, const struct batch *batch, uin
 
 /* Returns true if a later transport that the link may use can take the batch. */
 bool batch_has_another_way(struct xfer *xfer, uint32_t batch);
-/* The batch's transport gives it up: all requests are forgotten, and another transport starts
- * again. If none takes it, its pull breaks with err. The old transport must not write its pages any
- * more; it calls transports_pump_after when its own tables are consistent. */
+/* The batch's transport gives it up: all requests are forgotten, and another transport starts from
+ * the beginning. If none takes it, its pull breaks with err. The old transport must not write its
+ * pages any more; it calls transports_pump_after when its own tables are consistent. */
 void batch_hand_on(struct xfer *xfer, uint32_t batch, enum tern_err err);
 void transports_pump_after(struct xfer *xfer, const struct transport *t, uint32_t peer_link);
 
@@ -326,8 +327,8 @@ void transports_pump_after(struct xfer *xfer, const struct transport *t, uint32_
 void queue_break(struct xfer *xfer, const struct batch_queue *queue, enum tern_err err);
 
 /* One page of a batch while its bytes arrive. The transport keeps the struct, which needs no
- * clean-up. All but arrival_end may run on a data thread, while something holds the pull: neither
- * the batch's list of pages nor their pool changes meanwhile. */
+ * clean-up. All functions but arrival_end may run on a data thread, while something holds the pull:
+ * neither the batch's list of pages nor their pool changes meanwhile. */
 struct arrival {
     struct xfer *xfer;
     uint32_t batch, i;
@@ -338,17 +339,19 @@ struct arrival {
 /* sums: the source's checksums, [region * units + unit], borrowed until mem_verify_landed. */
 void arrival_begin(struct arrival *a, struct xfer *xfer, uint32_t batch, uint32_t i,
                    const uint64_t *sums);
-/* The bytes [0, to) of that region have arrived where mem.h says. Regions come in order. */
+/* The bytes [0, to) of that region have arrived at the addresses that mem.h gives. Regions arrive
+ * in order. */
 void arrival_reached(struct arrival *a, uint32_t region, uint64_t to);
-/* Verifies a resharded span, whose bytes came by its plan; sums: of the source's pages. Other pages
- * are verified by mem_verify_landed. */
+/* Verifies a resharded span, whose bytes arrived by its plan; sums: of the source's pages. Other
+ * pages are verified by mem_verify_landed. */
 bool arrival_resharded(struct xfer *xfer, uint32_t batch, uint32_t i, const uint64_t *sums);
 /* On the owner thread, for page i of a batch in use. right: its bytes match their checksums. */
 void arrival_end(struct xfer *xfer, uint32_t batch, uint32_t i, bool right);
 
 void serve_hold(struct xfer *xfer, uint32_t serve);
 void serve_release(struct xfer *xfer, uint32_t serve);
-/* Stops the serve and holds it. Caller releases it when the transports know; may emit QUIET. */
+/* Stops the serve and holds it. Caller informs the transports and then releases it; that may emit
+ * QUIET. */
 void serve_stop(struct xfer *xfer, struct serve_id serve);
 bool serve_active(const struct xfer *xfer, struct serve_id serve);
 /* Returns true if that page may leave now; *ret_record locates its checksums. Ask before reading
@@ -372,14 +375,14 @@ struct transport *transport_for(struct xfer *xfer, uint32_t peer_link, uint32_t 
 
 /* Returns the transport for resharded pages, whatever is configured: all daemons have it. */
 struct transport *transport_reshards(struct xfer *xfer);
-/* Informs operators, once, that a pull's pages are resharded on a link that else uses RDMA. */
+/* Informs operators, once, that a pull's pages are resharded on a link that otherwise uses RDMA. */
 void xfer_link_resharded(struct xfer *xfer, uint32_t peer_link, uint32_t pool);
 
-/* Returns why that transport, though able, may not carry the link's pages. NULL: it may. */
+/* Returns why that transport may not carry the link's pages, although it can. NULL: it may. */
 const char *xfer_link_unwanted(const struct xfer *xfer, uint32_t peer_link,
                                const struct transport *t);
-/* Reports the link's transport if `after` cannot carry its pages: only a configured one, or any
- * under `auto`. Caller has set tenant and reason; path_note is not NULL. */
+/* Reports the transport that carries the link's pages instead of `after`: the configured one, or
+ * any under `auto`. Caller has set tenant and reason; path_note is not NULL. */
 void xfer_note_fallback(const struct xfer *xfer, uint32_t peer_link, const struct transport *after,
                         struct xfer_note *note);
 

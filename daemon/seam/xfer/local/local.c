@@ -1,10 +1,10 @@
-/* Pages between this daemon's own pools, over its link to itself: copied without a connection;
- * between two GPUs by peer access, or through host memory (mem_move). A data thread copies a piece
- * and verifies it like any that arrives. Then the owner asks the core once more whether the
- * source's pages are still the same.
+/* Moves pages between this daemon's own pools, over its link to itself. They are copied without a
+ * connection; between two GPUs by peer access, or through host memory (mem_move). A data thread
+ * copies a piece and verifies it like any that arrives. Then the owner asks the core once more
+ * whether the source's pages are still the same.
  *
  * Invariant: until its task returns a copy holds its pull and its serve, so the pages of both ends,
- * the batch's list of pages and the checksums stay as the thread got them. */
+ * the batch's list of pages and the checksums do not change while the thread uses them. */
 #include <stdlib.h>
 #include <string.h>
 

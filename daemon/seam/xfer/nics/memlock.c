@@ -1,6 +1,6 @@
-/* How much memory this process may lock, and how much registrations would lock: host memory only,
- * of tenants and of the rings of tenants on GPUs. Reported whether RDMA is wanted, built in, or
- * neither. Called at start. */
+/* Computes how much memory this process may lock, and how much registrations would lock: host
+ * memory only, of tenants and of the rings of tenants on GPUs. Reported even if RDMA is not wanted
+ * or not built in. Called at start. */
 #include <sys/resource.h>
 
 #include "seam/mem/numa.h"

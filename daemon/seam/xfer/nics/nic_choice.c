@@ -27,7 +27,7 @@ const char *const nic_answer_words[NIC_ANSWERS] = {
 struct spot {
     enum nic_answer answer;    /* CHOSEN: found */
     char path[NIC_PATH_BYTES]; /* resolved, with a '/' at the end */
-    uint32_t bridge;           /* offset behind its host bridge; 0: no PCI device */
+    uint32_t bridge;           /* offset after its host bridge; 0: no PCI device */
     uint64_t nodes;
 };
 
@@ -67,7 +67,7 @@ static void find_spot(const char *sys, const char *folder, const char *name, str
     }
 }
 
-/* CUDA's addresses may have capital letters, and nvidia-smi's a domain of 8 digits. */
+/* CUDA's addresses may have capital letters, and those of nvidia-smi have a domain of 8 digits. */
 static bool plain_address(const char *pci, char ret[NIC_PCI_BYTES])
 {
     unsigned domain, bus, slot, function;
@@ -164,11 +164,11 @@ struct choosing {
     struct nic_choice *choice;
     struct distance far[NIC_PLACES_MAX][NIC_DEVICES_MAX];
     bool waits[NIC_PLACES_MAX];      /* no answer yet */
-    uint32_t taken[NIC_DEVICES_MAX]; /* number of its places */
+    uint32_t taken[NIC_DEVICES_MAX]; /* number of places that it was given */
     uint32_t different;
 };
 
-/* Returns true if the NIC may be chosen: once `most` NICs are, only one of those. */
+/* Returns true if the NIC may be chosen: once `most` NICs were chosen, only one of those may. */
 static bool offered(const struct choosing *c, uint32_t nic)
 {
     return c->q->device[nic].usable && (c->different < c->q->most || c->taken[nic] > 0);

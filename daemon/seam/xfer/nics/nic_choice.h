@@ -1,6 +1,6 @@
-/* Which RDMA device (NIC) is nearest to memory, by the PCIe tree that sysfs shows and by NUMA
- * nodes. The choice depends on the given tree, devices and places alone, so equal input gives equal
- * answers. Called at start by verbs/device/rail.c. */
+/* Finds the RDMA device (NIC) that is nearest to memory, by the PCIe tree that sysfs shows and by
+ * NUMA nodes. The choice depends on the given tree, devices and places alone, so equal input gives
+ * equal answers. Called at start by verbs/device/rail.c. */
 #ifndef SEAM_XFER_NIC_CHOICE_H
 #define SEAM_XFER_NIC_CHOICE_H
 
@@ -10,7 +10,7 @@
 #define NIC_DEVICES_MAX 32u
 #define NIC_PLACES_MAX  65u  /* as many GPUs as may have memory, and the host */
 #define NIC_PCI_BYTES   20u  /* DDDDDDDD:BB:DD.F, with the NUL */
-#define NIC_PATH_BYTES  512u /* of a device in the tree, with the NUL: else not followed */
+#define NIC_PATH_BYTES  512u /* of a device in the tree, with the NUL; longer: not followed */
 #define NIC_NONE        UINT32_MAX
 
 /* The distance from the memory to the NIC, as X(name, words), nearest first. Below a switch both
@@ -76,7 +76,8 @@ struct nic_question {
 };
 
 /* Gives each place a nearest NIC. Among equally near NICs it takes the one given to the fewest
- * places, then the first. Places with fewer NICs to choose from come first, then by address. */
+ * places, then the first. Places are served in this order: those with fewer NICs to choose from
+ * first, then by address. */
 void nic_choose(const struct nic_question *q, struct nic_choice *ret);
 
 #endif

@@ -1,8 +1,8 @@
 /* The source's side of the TCP transport. Pages are sent straight from where they lie, after the
  * answer that announces them; or through a buffer, if the bytes lie scattered in short stretches
- * (DATA_PACKED_STRETCH). The core is asked about each page again when the kernel has its last byte.
- * If a page's generation passed in between, the tail names the page, and the destination discards
- * it.
+ * (DATA_PACKED_STRETCH). The core is asked about each page again when the kernel has taken its last
+ * byte. If a page's generation changed in between, the tail names the page, and the destination
+ * discards it.
  *
  * If a serve ends in the middle of an answer, announced bytes not yet sent are sent as zeros, and
  * the tail names every page. So the stream stays in step, the connection stays in use, and nothing
@@ -18,7 +18,7 @@ static bool begin(struct transport *t, struct data_conn *conn)
     return true;
 }
 
-/* Likewise for resharded pages, stretch by stretch. */
+/* Adds the bytes of resharded pages, stretch by stretch. */
 static void gather_resharded(struct data_conn *conn, struct data_gather *g)
 {
     const struct data_request *r = conn->request;
@@ -34,7 +34,7 @@ static void gather_resharded(struct data_conn *conn, struct data_gather *g)
         struct reshard_run run;
 
         if (!xfer_bit(r->given, i))
-            continue; /* its group may be none of the pair's */
+            continue; /* its group may not be in the pair */
         plan = &pair_plan_of(pair, e->group, e->index)->plan;
         c = reshard_cursor_at(plan, there, at);
         conn->send_serve = r->serve.slot;
@@ -130,7 +130,7 @@ static bool still_leaves(const struct data_conn *conn, uint32_t i)
     return true;
 }
 
-/* The kernel has every byte. Names the pages whose generation passed meanwhile. */
+/* The kernel has taken every byte. Names the pages whose generation changed meanwhile. */
 static void end(struct data_conn *conn)
 {
     struct data_request *r = conn->request;
@@ -151,7 +151,7 @@ static void end(struct data_conn *conn)
 static void over(struct transport *t, struct data_conn *conn, bool lost)
 {
     (void)t, (void)lost;
-    conn->request->over = true; /* the tail says GONE */
+    conn->request->over = true; /* the tail then names every page */
 }
 
 const struct data_service tcp_service = {

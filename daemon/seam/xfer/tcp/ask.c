@@ -1,12 +1,12 @@
-/* The TCP transport as transport.h calls it, its life, and the destination's side: cuts batches
- * into pieces, and requests each on the link's data connection with the fewest bytes outstanding.
- * receive.c receives the answers. If a connection fails, missing pages are requested on another
- * one, but only when the failed one cannot write these pages any more: its receive has returned
- * from its data thread.
+/* The TCP transport as transport.h calls it, its start and end, and the destination's side. This
+ * file cuts batches into pieces, and requests each piece on the link's data connection with the
+ * fewest bytes outstanding. receive.c receives the answers. If a connection fails, missing pages
+ * are requested on another one, but only when the failed one cannot write these pages any more: its
+ * receive has returned from its data thread.
  *
  * Stopping a pull cancels the one receive that may write its pages and waits for that receive's
  * completion. The rest of the answer, and the answers to earlier requests, go to a scratch buffer.
- * Skipping is better than closing the connection: at most one piece plus heads still comes (an
+ * Skipping is better than closing the connection: at most one piece plus heads still arrives (an
  * informed source answers GONE), other pulls on the connection lose nothing, and nothing is
  * requested twice. The proof of quiet does not wait for the skipping. */
 #include "seam/xfer/tcp/tcp.h"
@@ -66,7 +66,7 @@ static bool has_credit(const struct data_conn *conn)
            (c->nasked == 0 || c->asked_bytes < TCP_PATH_BYTES);
 }
 
-/* Returns true if it is open and the kernel has all that it had to send. */
+/* Returns true if it is open and the kernel has taken all that it had to send. */
 static bool can_ask(const struct data_conn *conn)
 {
     return conn && conn->state == DATA_CONN_OPEN && !conn->sending;
@@ -155,8 +155,8 @@ static void piece_lost(struct data_conn *conn, const struct batch_part *part, ui
         batch_answered(xfer, part->batch, told);
 }
 
-/* Nothing writes for the connection any more. Pages reported to the batch were verified, well or
- * not, and need no tail; all others are requested again. */
+/* Nothing writes for the connection any more. Pages reported to the batch were verified, right or
+ * wrong, and need no tail; all others are requested again. */
 static void ended(struct data_conn *conn)
 {
     struct tcp_caller *c = tcp_caller_of(conn);
@@ -175,8 +175,8 @@ static void ended(struct data_conn *conn)
     }
 }
 
-/* Pages not yet requested go to another connection, unless this one never came up and there is no
- * other. Requested pages wait until nothing of this one can write them: see `ended`. */
+/* Pages not yet requested go to another connection, unless this one was never up and there is no
+ * other. Requested pages wait until this connection can no longer write them: see `ended`. */
 static void lost(struct data_conn *conn)
 {
     struct xfer *xfer = conn->xfer;

@@ -1,11 +1,11 @@
-/* The destination's receive: one at a time on a connection. The owner receives a head that comes
+/* The destination's receive: one at a time on a connection. The owner receives a head that arrives
  * alone. A data thread receives the rest of an answer (sums, pages, tail), and the head of the next
- * one, as one task, so a piece of 1 MiB costs the owner one event. Page bytes are received where
- * mem.h says, and the thread that receives them has the memory verify them (tcp_landed). The owner
- * learns which pages were right when the task returns (tcp_received). The previous head has
- * announced every byte of a receive, so the receive completes when all of them are there, or at
- * most what the kernel holds back, and not with the first segment. The tick accepts less from a
- * slow peer.
+ * one, as one task, so a piece of 1 MiB costs the owner one event. Page bytes are received at the
+ * addresses that mem.h gives, and the thread that receives them lets the memory verify them
+ * (tcp_landed). The owner learns which pages were right when the task returns (tcp_received). The
+ * previous head has announced every byte of a receive. So the receive does not complete with the
+ * first segment, but when all bytes have arrived, or as many as the kernel buffers. The tick
+ * accepts fewer from a slow peer.
  *
  * Invariant: conn->recv_pull is set before a receive that may write pages is posted, and cleared
  * only when that receive has ended. An answer whose pull has ended (its batch is NONE) goes to the
@@ -29,7 +29,7 @@ static void cursor_skip_refused(struct tcp_caller *c, uint32_t n)
         c->cursor.page++;
 }
 
-/* Likewise for resharded pages, stretch by stretch. */
+/* Lists where resharded pages go, stretch by stretch. */
 static bool target_resharded(struct data_conn *conn, const struct batch_part *part,
                              struct data_gather *t)
 {
@@ -136,7 +136,7 @@ void tcp_receive(struct data_conn *conn)
     data_conn_receive_pages(conn, t.n, t.bytes);
 }
 
-/* The checksums of the page at the cursor. */
+/* Returns the checksums of the page at the cursor. */
 static const uint64_t *sums_of(const struct data_conn *conn)
 {
     return (const uint64_t *)(const void *)conn->meta + tcp_caller_of(conn)->sum_next;
@@ -222,7 +222,8 @@ void tcp_landed(struct data_conn *conn, uint64_t n)
     }
 }
 
-/* Returns true if the head announces the bytes and sums of the pages that it does not refuse. */
+/* Returns true if the head announces the right numbers of bytes and sums for the pages that it
+ * gives. */
 static bool head_agrees(struct data_conn *conn, const struct batch_part *part,
                         const struct xfer_head *head)
 {
@@ -280,7 +281,7 @@ static bool answer_end(struct data_conn *conn)
     c->asked_at = (c->asked_at + 1) % TCP_ASKED_MAX;
     c->nasked--;
     c->asked_bytes -= asked.part.page_bytes;
-    data_path_of(conn)->failures = 0; /* a complete answer came: the path works */
+    data_path_of(conn)->failures = 0; /* a complete answer arrived: the path works */
     if (!wanted)
         return true;
     for (uint32_t i = 0; i < asked.part.n; i++)
@@ -290,7 +291,7 @@ static bool answer_end(struct data_conn *conn)
     return true;
 }
 
-/* Reports the pages that have completely arrived since the last call to the batch. */
+/* Reports to the batch the pages that have completely arrived since the last call. */
 static void tell_batch(struct data_conn *conn, const struct batch_part *part)
 {
     struct tcp_caller *c = tcp_caller_of(conn);

@@ -14,9 +14,9 @@ extern const struct transport_ops tcp_transport;
 #define TCP_PIECE_BYTES (512u << 10)
 #endif
 /* Page bytes requested on one connection and not yet received: enough that a source has the next
- * piece while it sends one, and little for the next tenant to wait for. With twice as much, 1 MiB
- * beside a flood took 1.4 ms instead of 1.0, and no transfer was faster. At least one piece is
- * always requested. */
+ * piece while it sends one, but little, so that the next tenant waits briefly. With twice as much,
+ * 1 MiB beside a flood took 1.4 ms instead of 1.0, and no transfer was faster. At least one piece
+ * is always requested. */
 #ifndef TCP_PATH_BYTES
 #define TCP_PATH_BYTES (1u << 20)
 #endif

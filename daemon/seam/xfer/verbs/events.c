@@ -12,8 +12,8 @@
 
 /* ------------------------------------------------------------------ the run */
 
-/* If slots of a ring or places in a completion queue were freed, marks what waits for them, on any
- * link. Links that freed them have run before. Returns true if there are marks. */
+/* If slots of a ring or places in a completion queue were freed, marks the links and paths that
+ * wait for them. The links that freed them have already run. Returns true if there are marks. */
 static bool waiters_mark(struct verbs *v)
 {
     for (uint32_t i = 0; i < v->nrails; i++) {
@@ -206,8 +206,8 @@ static void cq_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t buf
     verbs_run(rail->v);
 }
 
-/* Completions report these failures too, but unless each event is read, its pair is never
- * destroyed. */
+/* Completions report these failures too. Each event must still be read, because until then its
+ * queue pair cannot be destroyed. */
 static void async_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
     struct verbs_rail *rail = container_of(op, struct verbs_rail, async_op);
@@ -249,7 +249,7 @@ void rails_unpoll(struct verbs *v)
     }
 }
 
-/* ------------------------------------------------------------------ tasks that are back */
+/* ------------------------------------------------------------------ tasks that returned */
 
 /* A destroyed pair completes nothing more: first count the completions already in the queue. */
 void path_back(struct io_task *task, int32_t res)

@@ -106,7 +106,8 @@ static uint32_t next_batch(struct verbs *v, uint32_t link)
     return batch_in_turn(v->transport, link, has_path);
 }
 
-/* Begins a piece, or hands its batch on. Returns false if no more can begin now. */
+/* Begins a piece, or moves its batch to another transport. Returns false if no more can begin
+ * now. */
 static bool piece_begin(struct verbs *v, struct data_conn *conn, struct verbs_piece *piece,
                         uint32_t number)
 {
@@ -121,7 +122,7 @@ static bool piece_begin(struct verbs *v, struct data_conn *conn, struct verbs_pi
         return false; /* resumes when memory windows are free */
     if (cut.n == 0) {
         batch_other_way(v, link, number);
-        return next_batch(v, link) != number; /* false: until its granted pieces end */
+        return next_batch(v, link) != number; /* false: it waits until its granted pieces end */
     }
     piece_cut_from(v, piece, link, &cut);
     piece->tries = 1;
@@ -169,7 +170,8 @@ void link_say(struct verbs *v, uint32_t number)
         data_conn_send_buffer(conn);
 }
 
-/* Returns the piece with that seq whose answer is due. confirms: the answer to its CONFIRM. */
+/* Returns the piece with that seq whose answer is due. confirms: that answer is the one to its
+ * CONFIRM. */
 static struct verbs_piece *piece_by_seq(struct verbs *v, uint32_t link, uint32_t seq, bool confirms)
 {
     struct verbs_piece *piece = NULL;
@@ -181,7 +183,8 @@ static struct verbs_piece *piece_by_seq(struct verbs *v, uint32_t link, uint32_t
     return piece;
 }
 
-/* Returns how many pages the source gave. *ret_lost: none, because its end of the path is gone. */
+/* Returns how many pages the source gave. *ret_lost: it gave none, because its end of the path is
+ * gone. */
 static uint32_t count_given(const uint8_t *status, uint32_t n, bool *ret_lost)
 {
     uint32_t given = 0;
@@ -226,7 +229,7 @@ static void piece_end(struct verbs *v, struct verbs_piece *piece)
     batch_answered(v->xfer, number, piece->n);
 }
 
-/* The source writes nothing of a refused piece. Returns false on a protocol error. */
+/* The source writes no page of a refused piece. Returns false on a protocol error. */
 static bool answered_push(struct verbs *v, struct verbs_piece *piece, const struct xfer_head *head,
                           const uint8_t *status)
 {

@@ -1,11 +1,11 @@
-/* Which path a piece uses, and what happens when that path is lost: the piece is requested again
- * from its beginning over another path; else its batch moves to another transport, if the link
- * allows one; else its pull breaks. Invariant: none of this happens while the device may still
- * write the piece's pages over the lost path. */
+/* Chooses the path of a piece, and handles the loss of that path: the piece is requested again from
+ * its beginning over another path; else its batch moves to another transport, if the link allows
+ * one; else its pull breaks. Invariant: none of this happens while the device may still write the
+ * piece's pages over the lost path. */
 #include "seam/xfer/verbs/verbs.h"
 
-/* Forgets what was requested of a batch; another transport requests it. Does nothing while pages of
- * the batch are being written or verified: the last such piece leads here again. */
+/* Forgets the requests of a batch; another transport requests it. Does nothing while pages of the
+ * batch are being written or verified: it is called again when the last such piece ends. */
 static void batch_given_up(struct verbs *v, uint32_t link, uint32_t number)
 {
     struct verbs_piece *piece = NULL;
@@ -19,7 +19,7 @@ static void batch_given_up(struct verbs *v, uint32_t link, uint32_t number)
     batch_hand_on(v->xfer, number, TERN_PEER_LOST);
 }
 
-/* For instance, a page may lie in more memory regions than a piece has memory windows. */
+/* Used, for instance, if a page lies in more memory regions than a piece has memory windows. */
 void batch_other_way(struct verbs *v, uint32_t link, uint32_t number)
 {
     if (!batch_has_another_way(v->xfer, number))
@@ -37,7 +37,7 @@ static void piece_push(struct verbs *v, uint32_t link, struct verbs_path *p,
     if (push_fit(v, p, piece->batch, piece->first, piece->n, piece, &most) < piece->n) {
         piece->nruns = 0;
         if (most)
-            batch_other_way(v, link, piece->batch); /* its registrations differ */
+            batch_other_way(v, link, piece->batch); /* this path has other registrations */
         return;                                     /* waits for free memory windows */
     }
     v->xfer->stats.pieces_again += piece->tries++ > 0;

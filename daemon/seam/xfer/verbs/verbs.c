@@ -120,7 +120,7 @@ static void verbs_destroy(struct transport *t)
     rails_unpoll(v);
     setup_stop(v);
     for (uint32_t i = 0; v->path && i < v->npaths; i++)
-        (void)setup_end_now(&v->path[i]); /* else it ends with the process */
+        (void)setup_end_now(&v->path[i]); /* if this fails, the pair ends with the process */
     rails_close(v);
     rings_close(v);
     for (uint32_t i = 0; v->link && i < t->xfer->config.links; i++) {

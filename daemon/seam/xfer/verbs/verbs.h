@@ -1,8 +1,8 @@
 /* Shared by the files of the RDMA transport. Layers, lowest first: device/, path/, move/, then
- * retry.c (which path a piece takes, and what happens when that path is lost), notices.c (the data
+ * retry.c (the choice of a path for a piece, and the loss of that path), notices.c (the data
  * connection beside the paths), events.c (incoming events, and the run that ends each) and verbs.c
- * (life of the transport, and its functions for transport.h). The functions of xfer.h about paths
- * and devices are here too.
+ * (start and end of the transport, and its functions for transport.h). This folder also has the
+ * functions of xfer.h about paths and devices.
  *
  * A rail is one local device in use. A path is one end of a reliable connection (a queue pair). A
  * path belongs to one peer link, one tenant and one rail, and lies in the tenant's protection
@@ -30,12 +30,12 @@ extern const struct transport_ops verbs_transport;
 
 #define VERBS_SEND_QUEUE       128u       /* requests outstanding on a queue pair */
 #define VERBS_COMPLETION_QUEUE 4096u      /* requests outstanding on all queue pairs of a rail */
-#define VERBS_UNASKED_MAX      65536u     /* and at most so many receives */
+#define VERBS_UNASKED_MAX      65536u     /* room for receives beside them, at most */
 #define VERBS_POST_MAX         64u        /* requests behind one doorbell */
 #define VERBS_POLL_MAX         64         /* completions per poll */
 #define VERBS_WRITE_BYTES      (1u << 20) /* of one request, which may span adjacent pages */
 #define VERBS_PIECES           16u        /* of a link, requested and not yet confirmed */
-#define VERBS_PIECE_TRIES      4u         /* of a piece, each over a ready path; or one a rail */
+#define VERBS_PIECE_TRIES      4u         /* of a piece; or one for each rail, if that is more */
 #define VERBS_PIECE_SUMS       512u       /* checksums of a piece, unless one page has more */
 #define VERBS_SPIN_NS          100000u    /* of polling without a wait, since the last completion */
 #define VERBS_REGISTER_BYTES   (1ull << 30) /* minimum of one thread's registration */
@@ -45,10 +45,10 @@ extern const struct transport_ops verbs_transport;
 #define VERBS_REVOKE_NS        100000000u   /* for granted pages to arrive after their pull ended */
 #define VERBS_SETUP_NS         3000000000u /* from link up to a ready path; then TCP, or an error */
 #define VERBS_DRAIN_NS         2000000000u /* for flushed completions; then the pair is destroyed */
-#define VERBS_RETRY_MIN_NS     200000000u  /* pause before a path is made again, doubled up to */
-#define VERBS_RETRY_MAX_NS     10000000000u
+#define VERBS_RETRY_MIN_NS     200000000u  /* first pause before a path is made again */
+#define VERBS_RETRY_MAX_NS     10000000000u /* longest pause; each failure doubles the pause */
 
-/* The state machines: a path is one end of a queue pair, and a piece is what one request asks for.
+/* The state machines: a path is one end of a queue pair, and a piece is the pages of one request.
  * base/states.h explains the tables. */
 #define PATH_STATE_TABLE(X)                                                                        \
     X(PATH, NONE, TO(PATH, MAKING) | TO(PATH, PAUSED),                                             \
@@ -167,7 +167,7 @@ struct verbs_domain {
     struct ibv_pd *pd; /* owned */
     uint32_t n;        /* 0: not registered, so no page of the tenant leaves by this rail */
     struct verbs_mr mr[XFER_MRS_MAX];
-    bool far;             /* memory of GPUs; region[] has how each is registered */
+    bool far;             /* memory of GPUs; region[] describes how each is registered */
     struct verbs_mr ring; /* far: this rail's registration of the tenant's ring; mr NULL: none */
     char no_ring[XFER_REGISTRATION_TEXT]; /* why there is none; "": registered, or not needed */
     struct {
@@ -226,7 +226,8 @@ struct verbs_piece {
     struct xfer_entry entry[XFER_PAGES_MAX]; /* as requested, repeated in CONFIRM */
     struct serve_id serve;
     uint64_t *sums; /* owned, verbs->piece_sums of them: the source's checksums */
-    bool revoked;   /* closed; the source may write until it refuses or wrote, or the path ends */
+    bool revoked; /* closed, but the source may still write until it has refused or written, or the
+                     path ends */
     uint32_t nruns;
     struct verbs_run run[XFER_RUNS_MAX];
     uint64_t slots;  /* of the tenant's ring that receive its pages, a bit each; 0: none */
@@ -303,7 +304,8 @@ bool port_take(struct verbs_rail *rail, uint32_t port, char *ret_why, size_t cap
 
 /* device/regions.c */
 bool memory_lockable(struct verbs *v, char *ret_why, size_t cap);
-/* Registers all tenants' memory; on failure what was registered stays until memory_close. */
+/* Registers all tenants' memory; after a failure memory_close unregisters the part that was
+ * registered. */
 bool memory_register(struct verbs *v, struct verbs_rail *rail, char *ret_why, size_t cap);
 /* Returns true if RDMA may write pages of the pool to peers. */
 bool memory_leaves(const struct verbs *v, uint32_t pool);
@@ -321,8 +323,8 @@ void memory_unregister_far(struct verbs *v, struct verbs_rail *rail, uint32_t te
                            uint32_t region, const char *why);
 void ring_unregister(struct verbs_rail *rail, uint32_t tenant, const char *why);
 
-/* device/bounce.c: rings of tenants on GPUs. Without a ring domain->no_ring says why. The pieces of
- * one link share a limited number of slots. */
+/* device/bounce.c: rings of tenants on GPUs. If there is no ring, domain->no_ring has the reason.
+ * The pieces of one link share a limited number of slots. */
 void ring_open(struct verbs *v, struct verbs_rail *rail, uint32_t tenant);
 void rings_close(struct verbs *v); /* after all rails have unregistered them */
 /* Chooses free slots for `bytes`. Returns false if too few may be taken now. */
@@ -333,7 +335,7 @@ bool ring_whole(struct verbs *v, const struct verbs_path *p);
 uint8_t *ring_at(const struct verbs *v, uint32_t tenant, uint64_t slots, uint64_t at,
                  uint64_t *ret_bytes);
 void slots_take(struct verbs *v, struct verbs_piece *piece); /* the slots of its runs */
-void slots_give(struct verbs *v, struct verbs_piece *piece); /* nothing may write or read them */
+void slots_give(struct verbs *v, struct verbs_piece *piece); /* nobody writes or reads them now */
 /* On a data thread: copies the slots to the pages. Returns false if memory of a page is gone. */
 bool slots_land(const struct verbs_piece *piece);
 
@@ -380,7 +382,7 @@ void path_failed(struct verbs *v, struct verbs_path *p, const char *format, ...)
 void path_carried(struct verbs *v, struct verbs_path *p);  /* a page arrived over it */
 void path_advance(struct verbs *v, struct verbs_path *p);  /* ends a drained path */
 void path_finished(struct verbs *v, struct verbs_path *p); /* its thread's job is done */
-void path_want(struct verbs_path *p);                      /* destination: the tick makes it */
+void path_want(struct verbs_path *p);                      /* destination: the next tick makes it */
 void path_offered(struct verbs *v, struct verbs_path *p, const struct xfer_path_msg *msg);
 void path_answered(struct verbs *v, struct verbs_path *p, const struct xfer_path_msg *msg);
 void paths_tick(struct verbs *v, uint64_t now_ns);
@@ -435,9 +437,9 @@ static inline void path_mark(struct verbs *v, struct verbs_path *p)
 /* path/peers.c */
 /* Returns the ready path with the most credit, the least used of equals. NULL: none is ready. */
 struct verbs_path *path_best(struct verbs *v, uint32_t link, uint32_t tenant);
-/* Likewise for a piece of a batch (NULL: one not begun), in this order of preference: paths not in
- * doubt (a piece that was never lost may test a doubted path once), paths on rails where the piece
- * was not tried, paths on the rails of its pages' regions. */
+/* Returns the path for a piece of a batch (NULL: a piece that has not begun). Prefers, in this
+ * order: paths not in doubt (a piece that was never lost may test a doubted path once), paths on
+ * rails where the piece was not tried, paths on the rails of its pages' regions. */
 struct verbs_path *path_for(struct verbs *v, uint32_t link, uint32_t batch,
                             const struct verbs_piece *piece);
 
@@ -450,7 +452,8 @@ void transport_note(struct verbs *v, uint32_t link, uint32_t tenant, bool verbs,
 
 /* Returns why no page of the link uses a path. "": pages may. */
 const char *verbs_unwanted(const struct verbs *v, uint32_t link);
-/* Returns why peers cannot push to the tenant's pages over that rail (or any). NULL: they can. */
+/* Returns why peers cannot push to the tenant's pages over that rail or, for tenant_pathless, over
+ * any rail. NULL: they can. */
 const char *rail_pathless(const struct verbs_rail *rail, uint32_t tenant);
 const char *tenant_pathless(const struct verbs *v, uint32_t tenant);
 
@@ -485,7 +488,7 @@ void piece_done(struct verbs *v, struct verbs_piece *piece); /* no device can wr
 /* Frees the piece's windows. Caller has closed them or destroyed the queue pair. */
 void mws_give(struct verbs *v, struct verbs_path *p, struct verbs_piece *piece);
 void pieces_lost(struct verbs *v, struct verbs_path *p);            /* the path failed */
-void pieces_forgotten(struct verbs *v, const struct verbs_path *p); /* no write comes over it */
+void pieces_forgotten(struct verbs *v, const struct verbs_path *p); /* no write arrives over it */
 void pieces_ended(struct verbs *v, struct verbs_path *p); /* the queue pair was destroyed */
 
 /* move/verify.c: starts verification of a piece that arrived and was confirmed, except its stale
@@ -504,7 +507,8 @@ static inline struct verbs_piece *piece_of(const struct verbs *v, uint32_t link,
     return &v->link[link].piece[i];
 }
 
-/* Returns the link's piece behind that one; NULL: the first. Returns NULL behind the last. */
+/* Returns the link's piece after that one, or the first if `piece` is NULL. Returns NULL after the
+ * last. */
 static inline struct verbs_piece *piece_next(const struct verbs *v, uint32_t link,
                                              const struct verbs_piece *piece)
 {
@@ -548,16 +552,17 @@ void pieces_tick(struct verbs *v, uint32_t link, uint64_t now_ns);
 void writes_go_on(struct verbs *v, struct verbs_path *p);
 
 /* retry.c */
-void batch_other_way(struct verbs *v, uint32_t link, uint32_t batch); /* to another transport */
-void pieces_start(struct verbs *v, uint32_t link); /* pieces that wait for a path */
-/* If the tenant has no path and none is coming, hands its waiting batches to another transport. */
+void batch_other_way(struct verbs *v, uint32_t link, uint32_t batch); /* uses another transport */
+void pieces_start(struct verbs *v, uint32_t link); /* starts pieces that wait for a path */
+/* If the tenant has no path and none is being set up, moves its waiting batches to another
+ * transport. */
 void batches_settle(struct verbs *v, struct verbs_path *p);
 
 /* notices.c: sends what is due on the link's data connection, or calls for a connection. */
 void link_say(struct verbs *v, uint32_t link);
 
 /* events.c */
-void verbs_run(struct verbs *v); /* resumes what is marked */
+void verbs_run(struct verbs *v); /* resumes marked links and paths */
 void path_back(struct io_task *task, int32_t res);
 void piece_back(struct io_task *task, int32_t res);
 void rails_poll(struct verbs *v); /* starts polling their descriptors; rails_unpoll ends it */

@@ -1,12 +1,12 @@
 /* Pages on GPUs that a peer writes to us. A registration of GPU memory takes no memory windows, so
  * the tenant has a ring of slots in host memory, and windows are bound to slots instead of pages.
  * When a piece has arrived, its windows are closed and it is confirmed; the data thread that
- * verifies it first copies its slots to its pages. Peers need not know: they write the runs that
- * they are granted.
+ * verifies it first copies its slots to its pages. Peers see no difference: they write the runs
+ * that they are granted.
  *
  * Invariant: a slot belongs to one piece from the binding of its windows until these are closed, or
- * destroyed with their queue pair, and no copy out of the slot runs. So a late write finds a closed
- * window, and never the slot of another piece. */
+ * destroyed with their queue pair, and no copy out of the slot is running. So a late write finds a
+ * closed window, and never the slot of another piece. */
 #include <errno.h>
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
-/* Ports: which port of a device a rail uses, and whether the port has the GID, P_Key and MTU of the
- * configuration. If not, the device is not used, and the view reports what the port has. Called by
- * rail.c. */
+/* Chooses the port of a device that a rail uses, and checks that the port has the GID, P_Key and
+ * MTU of the configuration. If not, the device is not used, and the view reports the port's values.
+ * Called by rail.c. */
 #include <endian.h>
 #include <stdio.h>
 

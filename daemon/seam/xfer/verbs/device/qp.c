@@ -5,7 +5,7 @@
 #include "base/err.h"
 #include "seam/xfer/verbs/verbs.h"
 
-#define RNR_TIMER   12 /* 0.64 ms, as InfiniBand counts it; */
+#define RNR_TIMER   12 /* 0.64 ms in InfiniBand's code; */
 #define RNR_RETRIES 6  /* not expected: a receive is always posted */
 
 int qp_make(const struct verbs_rail *rail, const struct qp_wish *wish, struct ibv_qp **ret,

@@ -1,7 +1,7 @@
-/* Rails: which local devices are in use, and what they report. Devices are chosen by name, in the
- * order of the names; or as those nearest to the GPUs with tenants' memory (region_nics.c); or as
- * the one with an active port that is nearest to host memory. A device that cannot be used is left
- * out, and the view reports why. Without devices, pages use TCP or do not move. Called by
+/* Chooses the local devices in use (rails), and reports about them. Devices are chosen by name, in
+ * the order of the names; or as those nearest to the GPUs with tenants' memory (region_nics.c); or
+ * as the one with an active port that is nearest to host memory. A device that cannot be used is
+ * left out, and the view reports why. Without devices, pages use TCP or do not move. Called by
  * verbs.c. */
 #include <errno.h>
 #include <fcntl.h>
@@ -109,7 +109,8 @@ static struct verbs_rail rail_none(const struct xfer *xfer)
                                .alive_fd = -1};
 }
 
-/* Opens that device as the next rail. Returns false if it cannot be used; found[at] says why. */
+/* Opens that device as the next rail. Returns false if it cannot be used; found[at] has the
+ * reason. */
 static bool rail_open(struct verbs *v, struct ibv_device *dev, uint32_t at)
 {
     struct verbs_rail *rail = &v->rail[v->nrails];
@@ -133,7 +134,8 @@ static bool rail_open(struct verbs *v, struct ibv_device *dev, uint32_t at)
     return true;
 }
 
-/* `list` begins with the devices asked for, in their order. NULL: no device of that name. */
+/* `list` begins with the configured devices, in their order. A NULL entry: no device has that
+ * name. */
 static void rails_by_name(struct verbs *v, struct ibv_device **list)
 {
     const struct xfer_rdma_config *c = &v->xfer->config.rdma;
@@ -323,8 +325,9 @@ static bool region_asks_for(const struct xfer_rdma_config *c, const struct mem *
     return false;
 }
 
-/* Lists the devices, those asked for first, because a host may have more than fit or than may be
- * rails. Returns NULL if there is none; otherwise the caller frees the list. */
+/* Lists the devices, configured ones first, because a host may have more devices than the list
+ * takes or than may be rails. Returns NULL if there is none; otherwise the caller frees the
+ * list. */
 static struct ibv_device **find_devices(const struct xfer *xfer, struct xfer_rdma_view *view,
                                         struct ibv_device **ret_found)
 {

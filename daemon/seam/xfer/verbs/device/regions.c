@@ -1,8 +1,8 @@
-/* Host memory that devices may touch; regions_far.c has GPU memory, bounce.c its rings. On each
- * rail every tenant has its own protection domain, so that a key opens one tenant's memory only.
- * The memory is registered there once, at start: for memory windows if peers write to us, and never
- * for remote reads or writes as a whole. Several threads register large memory and end before
- * memory_register returns. Called by rail.c. */
+/* Registers host memory that devices may touch; regions_far.c registers GPU memory, and bounce.c
+ * its rings. On each rail every tenant has its own protection domain, so that a key opens one
+ * tenant's memory only. The memory is registered there once, at start: for memory windows if peers
+ * write to us, and never for remote access to all of it. Several threads register large memory and
+ * end before memory_register returns. Called by rail.c. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -51,7 +51,7 @@ static uint64_t mr_bytes(const struct verbs *v, const struct verbs_rail *rail, u
     uint64_t share = round_up(memory_of(v, tenant) / VERBS_REGISTER_THREADS);
 
     if (rail->domain[tenant].far)
-        share = UINT64_MAX; /* registering it looks up no single pages */
+        share = UINT64_MAX; /* its pages are not looked up one by one */
     if (share < VERBS_REGISTER_BYTES)
         share = VERBS_REGISTER_BYTES;
     if (asked > 0 && asked < most)

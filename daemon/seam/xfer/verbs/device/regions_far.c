@@ -2,7 +2,7 @@
  * a dma-buf that the GPU's driver exports, with keys that use the region's address; or by its
  * address alone, which takes the kernel's module nvidia-peermem. Why earlier ways failed is kept
  * for operators. If one region of a tenant cannot be registered, none of its regions is registered:
- * that NIC then transfers none of the tenant's pages, and stays in use for others. Called by
+ * that NIC then transfers none of the tenant's pages, and stays in use for other tenants. Called by
  * regions.c at start, on the owner thread, because it calls the GPU driver. */
 #include <errno.h>
 #include <stdio.h>
@@ -29,9 +29,9 @@ static void region_drop(struct verbs_domain *d, uint32_t region)
 }
 
 /* Registers a region's pieces. fd: its dma-buf, or -1. NICs read the region and never write it:
- * pushes go through the ring. Without a dma-buf the registration asks for local writes all the
- * same: for read-only access, a kernel without nvidia-peermem may pin pages of zeros in place of
- * the GPU's memory. Returns 0, or the errno of the piece that failed. */
+ * pushes go through the ring. Without a dma-buf the registration still requests local writes: with
+ * read-only access, a kernel without nvidia-peermem may pin pages of zeros instead of the GPU's
+ * memory. Returns 0, or the errno of the piece that failed. */
 static int region_pieces(struct verbs_domain *d, uint32_t region, int fd)
 {
     for (uint32_t i = 0; i < d->n; i++) {

@@ -6,18 +6,18 @@
  *
  * Invariants:
  * - The test runs before "ready", on its own thread, which has ended when self_test returns: no
- *   engine or peer exists yet, and the owner waits for nothing later.
+ *   engine or peer exists yet, and after the start the owner never waits for the test.
  * - The test touches no page that anybody can hold, now or later: only the bytes of index 0 of a
  *   region (mem_unheld_bytes), the first slot of a ring, which is not taken before peers exist, and
  *   its own memory. So a late write of a device that does not destroy a queue pair hits nobody: the
  *   test's own memory is not freed then, and that slot is never taken.
  * - The test opens nothing: it uses keys to tenants' memory that are registered anyway, and windows
- *   of 4 KiB that it closes again. Its own memory plays what peers would write.
+ *   of 4 KiB that it closes again. Its own memory stands in for a peer's memory.
  * - Before memory is blamed, the same moves run between two buffers of the test. If they are not
- *   possible (the device has no loopback, say), nothing is known of the memory, which is used as if
- *   there were no test, and operators are informed. If they are possible, a pair that fails is not
- *   used. If host memory takes no window but carries all else, the device is used as one without
- *   windows (view.memory_windows); if a ring fails, its tenant has none with that device.
+ *   possible (for instance, the device has no loopback), the memory remains untested: it is used as
+ *   if there were no test, and operators are informed. If they are possible, a pair that fails is
+ *   not used. If only memory windows fail on host memory, the device is used as one without windows
+ *   (view.memory_windows); if a ring fails, its tenant has no ring with that device.
  * - Once memory of a GPU has failed with a device, no other GPU's memory is used with it untested.
  * - Each work request has a deadline. After the rail's deadline no test of a pair begins. */
 #include "seam/xfer/verbs/verbs.h"
@@ -54,7 +54,7 @@ struct place {
 enum end { ASKS, ANSWERS, ENDS }; /* the queue pair that posts; the one whose memory is used */
 
 /* Two queue pairs connected to each other, and two buffers: the known bytes, and the bytes that
- * come back. */
+ * return. */
 struct loop {
     struct self_test *t;
     struct ibv_pd *pd;
@@ -145,7 +145,8 @@ static bool loop_open(struct loop *l)
     return loop_connect(l, end);
 }
 
-/* Returns 0, or an errno and leaves the rest. A window must be freed before its pair. */
+/* Returns 0, or the errno of the first failure, and then stops there. A window must be freed before
+ * its pair. */
 static int loop_quiet(struct loop *l)
 {
     int rc = l->mw ? ibv_dealloc_mw(l->mw) : 0;
@@ -445,7 +446,7 @@ static void ring_test(struct self_test *t, uint32_t tenant, uint32_t region)
         test.result = d->n > 0 ? XFER_SELF_TEST_PART : XFER_SELF_TEST_FAILED;
     merge(&d->region[region].test, &test, "its ring: ");
     if (t->stuck)
-        t->v->ring[tenant].taken |= 1; /* for good: no piece takes that slot */
+        t->v->ring[tenant].taken |= 1; /* for ever: no piece takes that slot */
     if (fails)
         ring_unregister(t->rail, tenant, test.why);
 }

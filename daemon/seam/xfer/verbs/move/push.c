@@ -6,8 +6,8 @@
  * When the pull of a piece ends before the piece was requested, its memory windows are closed at
  * once. A requested piece has VERBS_REVOKE_NS to arrive or to be refused by the source, which is
  * informed of the end too. Then the windows are closed even if the source still writes. The device
- * refuses such late writes, which breaks both queue pairs and so every other pull of the path.
- * Hence the delay. */
+ * refuses such late writes, which breaks both queue pairs and so every other pull of the path. The
+ * delay avoids that. */
 #include <arpa/inet.h>
 #include <errno.h>
 
@@ -53,7 +53,8 @@ static bool runs_add_page(struct runs *runs, const struct verbs_domain *domain, 
     return true;
 }
 
-/* Fills the runs of slots for n pages. Returns false if runs are too many or slots too few. */
+/* Fills the runs of slots for n pages. Returns false if that takes too many runs or more slots than
+ * are free. */
 static bool runs_of_slots(struct verbs *v, const struct verbs_path *p, const struct batch *batch,
                           uint32_t first, uint32_t n, struct runs *runs)
 {

@@ -1,16 +1,16 @@
 /* The source's side of the RDMA transport: answers requests on data connections. Requested pages
  * are written from where they lie into the destination's runs, in the order of the runs. The
  * immediate of the last write is the seq of the piece. Writes that do not fit into the send queue
- * wait in their request, and the connection answers nothing else until then. When all writes are
- * posted, the answer carries statuses and checksums. A later CONFIRM asks which pages were given up
- * meanwhile. events.c calls writes_go_on when a path has credit or ends.
+ * wait in their request, and the connection answers nothing else until they are posted. When all
+ * writes are posted, the answer carries statuses and checksums. A later CONFIRM asks which pages
+ * were given up meanwhile. events.c calls writes_go_on when a path has credit or ends.
  *
  * A wrong request harms only its destination: the destination's device refuses writes outside its
  * memory windows, and a write that passes fails the checksum there.
  *
  * Invariant: each list of writes from a serve's pages holds its serve until its last write has
- * completed, well or not, or the queue pair is destroyed. GONE promises that no write of the piece
- * comes any more, because the destination closes its memory windows on GONE. */
+ * completed, successfully or not, or the queue pair is destroyed. GONE promises that no further
+ * write of the piece follows, because the destination closes its memory windows on GONE. */
 #include <arpa/inet.h>
 #include <errno.h>
 
@@ -212,8 +212,8 @@ static void answer_none(struct data_conn *conn, enum tern_err err)
     data_request_state_move(&conn->request->state, DATA_REQUEST_META);
 }
 
-/* Answers CONFIRM: which pages are of an old generation by now? No state is kept since the request.
- * Generations never come back, so a page that may leave now is the page that could leave then. */
+/* Answers CONFIRM: names the pages whose generation has changed. No state is kept from the request.
+ * A generation is never reused, so a page that may leave now is the page that could leave then. */
 static void confirm(struct data_conn *conn)
 {
     struct data_request *r = conn->request;
@@ -285,7 +285,7 @@ static void write_go_on(struct verbs *v, struct data_conn *conn)
     if (!serves && writes_under_way(v, conn))
         return;
     data_request_state_move(
-        &r->state, DATA_REQUEST_NONE); /* a path that fails while this posts must not call again */
+        &r->state, DATA_REQUEST_NONE); /* if the path fails now, it must not call this again */
     if (!serves)
         answer_none(conn, TERN_GONE);
     else if (!settle(conn, writes_post(v, conn)))

@@ -4,7 +4,7 @@
  * then; if the pull has ended meanwhile, the result is discarded.
  *
  * Invariant: from piece_verify until piece_verified the piece holds its pull, so its pages, the
- * batch's list of pages and the checksums stay as the thread got them. */
+ * batch's list of pages and the checksums do not change while the thread uses them. */
 #include "base/check.h"
 #include "base/container.h"
 #include "seam/xfer/verbs/verbs.h"
@@ -75,7 +75,7 @@ void piece_verified(struct verbs_piece *piece)
     if (number != NONE)
         batch_answered(v->xfer, number, piece->n);
     pull_release(v->xfer, pull);
-    path_mark(v, &v->path[piece->path]); /* a place is free, and its batch may go another way */
+    path_mark(v, &v->path[piece->path]); /* a slot is free; its batch may use another transport */
 }
 
 void piece_verify(struct verbs *v, struct verbs_piece *piece, const uint64_t *stale)

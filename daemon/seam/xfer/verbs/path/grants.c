@@ -1,6 +1,6 @@
-/* Who may still touch the pages of a piece (device, data thread, peer), and what remains of a piece
- * whose path fails or ends. Nothing is posted here; marks name what can resume. Called by path.c
- * and by the files that move pages.
+/* Tracks who may still touch the pages of a piece (device, data thread, peer), and what becomes of
+ * a piece whose path fails or ends. This file posts nothing; it marks paths that can resume. Called
+ * by path.c and by the files that move pages.
  *
  * Invariant: a piece holds its pull from its first BIND until its invalidations have completed
  * successfully or the queue pair is destroyed. A flushed invalidation proves nothing. */
@@ -62,11 +62,11 @@ void pieces_ended(struct verbs *v, struct verbs_path *p)
     for (struct verbs_piece *piece = NULL; (piece = piece_next(v, p->link, piece));) {
         if (!piece->holds || piece->path != path_number(v, p))
             continue;
-        if (piece->state != PIECE_WAITING) /* granted again, unless its pull has ended */
+        if (piece->state != PIECE_WAITING) /* it is granted again, unless its pull has ended */
             piece_state_move(&piece->state, PIECE_WAITING);
         mws_give(v, p, piece);
         piece_done(v, piece);
-        if (piece->state == PIECE_WAITING) /* else piece_free has */
+        if (piece->state == PIECE_WAITING) /* otherwise piece_free has freed them */
             slots_give(v, piece);
     }
     path_mark(v, p);

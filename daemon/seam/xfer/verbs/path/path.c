@@ -1,8 +1,8 @@
 /* Paths: from the offer to a usable queue pair, and from an error to a destroyed one. A queue pair
  * that ends is moved to the error state, its work requests are flushed, and then it is destroyed;
- * if the flushed completions do not come in time, it is destroyed anyway. Destruction is the proof
- * that the device writes no page for the path any more. A path that the destination still wants is
- * made again after a pause, which doubles up to a cap. */
+ * if the flushed completions do not arrive in time, it is destroyed anyway. Destruction is the
+ * proof that the device writes no page for the path any more. A path that the destination still
+ * wants is made again after a pause, which doubles up to a cap. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -39,7 +39,7 @@ static void send_to_peer(struct verbs *v, const struct verbs_path *p,
     rdma(v)->path_send(v->xfer->config.ctx, p->link, msg);
 }
 
-/* ------------------------------------------------------------------ what is said */
+/* ------------------------------------------------------------------ messages to the peer */
 
 static void fill_mrs(struct verbs *v, const struct verbs_path *p, struct xfer_path_msg *msg)
 {
@@ -87,7 +87,7 @@ static void answer(struct verbs *v, const struct verbs_path *p)
     send_to_peer(v, p, &msg);
 }
 
-/* push: the refused offer was to read; an offer to be pushed to may be accepted. */
+/* push: the refused offer was to read; the peer may offer again, to be pushed to. */
 static void refuse(struct verbs *v, const struct verbs_path *p, uint32_t epoch, bool push,
                    const char *text)
 {
@@ -125,7 +125,7 @@ static void path_make(struct verbs *v, struct verbs_path *p)
     check(!p->qp && !p->source);
     if (rail_of(v, p)->view.lost) {
         path_failed(v, p, "%s is lost", rail_of(v, p)->view.device);
-        p->retry_ns = UINT64_MAX; /* once for each time that the link comes up */
+        p->retry_ns = UINT64_MAX; /* not again until the link comes up again */
         return;
     }
     if (!our_endpoint(v, p))
@@ -183,7 +183,8 @@ static void path_rest(struct verbs *v, struct verbs_path *p)
     }
 }
 
-/* A stopping source informs the destination, which posts no request whose failure would show it. */
+/* A stopping source informs the destination, because no request that the destination posts would
+ * fail. */
 static void path_stop(struct verbs *v, struct verbs_path *p)
 {
     bool was_ready = p->state == PATH_READY;
@@ -217,7 +218,7 @@ void path_failed(struct verbs *v, struct verbs_path *p, const char *format, ...)
     vsnprintf(reason, sizeof reason, format, args);
     va_end(args);
     v->xfer->stats.paths_failed++;
-    if (was_ready || strcmp(p->reason, reason) != 0) { /* retries may fail alike forever */
+    if (was_ready || strcmp(p->reason, reason) != 0) { /* report a repeated reason only once */
         memcpy(p->reason, reason, sizeof p->reason);
         tell(v, p, false);
     }
@@ -236,7 +237,7 @@ void path_failed(struct verbs *v, struct verbs_path *p, const char *format, ...)
 static void path_close(struct verbs *v, struct verbs_path *p, const char *why)
 {
     p->wanted = p->offer.waits = false;
-    if (!p->doubted) /* else keep why it failed until a page arrives */
+    if (!p->doubted) /* otherwise the reason of the failure stays until a page arrives */
         snprintf(p->reason, sizeof p->reason, "%s", why);
     if (p->state == PATH_PAUSED)
         path_state_move(&p->state, PATH_NONE);
@@ -417,8 +418,9 @@ void path_finished(struct verbs *v, struct verbs_path *p)
     }
 }
 
-/* How long requests may make no progress. A source takes half: while its writes do not move, its
- * connection answers nothing, and the destination waits for an answer no longer than idle_ns. */
+/* Returns how long requests may make no progress. A source allows half of idle_ns: while its writes
+ * are stuck, its connection answers nothing, and the destination waits at most idle_ns for an
+ * answer. */
 static uint64_t stuck_ns(const struct verbs *v, const struct verbs_path *p)
 {
     return v->xfer->config.idle_ns / (p->source ? 2 : 1);
@@ -447,7 +449,7 @@ void paths_tick(struct verbs *v, uint64_t now_ns)
             path_tick(v, &v->path[i], now_ns);
 }
 
-/* ------------------------------------------------------------------ what the peer says */
+/* ------------------------------------------------------------------ messages from the peer */
 
 static bool mrs_sound(const struct xfer_path_msg *msg)
 {
@@ -504,7 +506,7 @@ void path_answered(struct verbs *v, struct verbs_path *p, const struct xfer_path
     bool refused = msg->kind == XFER_PATH_REFUSE;
 
     if (p->source || msg->epoch != p->epoch) {
-        v->xfer->stats.stale_answers++; /* answers an abandoned offer, or none */
+        v->xfer->stats.stale_answers++; /* it answers an offer that was abandoned, or never made */
         return;
     }
     if (with_thread(p))
@@ -515,7 +517,7 @@ void path_answered(struct verbs *v, struct verbs_path *p, const struct xfer_path
         return;
     if (!msg->push) {
         path_failed(v, p, "the peer cannot push pages, and this daemon does not read them by RDMA");
-        p->retry_ns = UINT64_MAX; /* once for each time that the link comes up */
+        p->retry_ns = UINT64_MAX; /* not again until the link comes up again */
         return;
     }
     if (msg->mtu < IBV_MTU_256 || msg->mtu > IBV_MTU_4096) {

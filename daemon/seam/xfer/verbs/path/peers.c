@@ -1,5 +1,5 @@
-/* Peer links of the RDMA transport: which path a batch may use, whether a path is being set up, and
- * what operators see. */
+/* Peer links of the RDMA transport: chooses the path of a batch, finds whether a path is being set
+ * up, and reports links and paths to operators. */
 #include "base/check.h"
 #include "seam/xfer/verbs/verbs.h"
 

@@ -1,5 +1,6 @@
-/* Work requests: lists for one doorbell, and what a path may use of its device: places in the
- * completion queue, room in its send queue, memory windows. Called by every file that posts. */
+/* Work requests: lists for one doorbell, and the resources of its device that a path may use:
+ * places in the completion queue, room in its send queue, memory windows. Called by every file that
+ * posts. */
 #include <errno.h>
 
 #include "base/check.h"
@@ -54,7 +55,7 @@ bool wrs_post(struct verbs *v, struct verbs_path *p, struct verbs_wrs *r)
     }
     r->wr[r->n - 1].send_flags = IBV_SEND_SIGNALED;
     rc = ibv_post_send(p->qp, r->wr, &bad);
-    if (rc && bad) /* the device has those before the bad one */
+    if (rc && bad) /* the requests before the bad one were posted */
         r->n = (uint32_t)(bad - r->wr);
     if (p->posted == p->completed) { /* the timeout of the requests starts now */
         p->progress_ns = io_now_ns();
@@ -67,7 +68,7 @@ bool wrs_post(struct verbs *v, struct verbs_path *p, struct verbs_wrs *r)
     if (rail->cq_used > v->xfer->stats.cq_high_water)
         v->xfer->stats.cq_high_water = rail->cq_used;
     if (rc)
-        errno = rc; /* not every provider sets it */
+        errno = rc; /* some providers do not set it */
     return rc == 0;
 }
 

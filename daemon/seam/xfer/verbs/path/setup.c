@@ -11,7 +11,7 @@
 
 enum { SETS_UP, ENDS, LANES };
 
-/* ------------------------------------------------------------------ what the threads do */
+/* ------------------------------------------------------------------ on the threads */
 
 int windows_make(struct verbs *v, struct verbs_path *p)
 {
@@ -27,7 +27,7 @@ int windows_make(struct verbs *v, struct verbs_path *p)
     return 0;
 }
 
-/* A freed memory window opens nothing. Bound windows must be freed before their queue pair. */
+/* A freed memory window gives no access. Bound windows must be freed before their queue pair. */
 static int windows_unmake(struct verbs_path *p)
 {
     for (uint32_t i = 0; i < VERBS_MWS; i++) {
@@ -76,7 +76,7 @@ int setup_end_now(struct verbs_path *p)
         rc = ibv_destroy_qp(p->qp);
     }
     if (rc == 0)
-        p->qp = NULL; /* else nothing proves that it is quiet */
+        p->qp = NULL; /* otherwise keep it: nothing proves that it is quiet */
     return rc;
 }
 
