@@ -1,5 +1,6 @@
-/* What the daemon's own threads share: which signals they take, and how they wake an eventfd's
- * sleeper. Used by the workers (seam/mem), the data threads (io_threads.c) and others. */
+/* Shared by the daemon's own threads: which signals they take, and how they wake the thread that
+ * waits for an eventfd. Used by the workers (seam/mem), the data threads (io_threads.c) and
+ * others. */
 #ifndef SEAM_OWN_THREADS_H
 #define SEAM_OWN_THREADS_H
 
@@ -34,7 +35,7 @@ static inline int own_thread_start(pthread_t *ret, void *(*run)(void *ctx), void
     return rc;
 }
 
-/* An eventfd refuses only a write past 2^64; a full one is readable all the same. */
+/* An eventfd refuses only a write past 2^64; a full one is still readable. */
 static inline void eventfd_wake(int fd)
 {
     uint64_t one = 1;

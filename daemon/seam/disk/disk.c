@@ -18,12 +18,12 @@
 
 #define BLOCKS_BYTES  ((uint64_t)DISK_LANE_PIECES * DISK_BLOCK)
 #define DROPS_AT_ONCE 64u /* extents of one file that are dropped with one sync */
-#define ROOM_LOOK_S   1   /* seconds between looks for room on a full disk, while nobody stores */
+#define ROOM_LOOK_S   1   /* seconds between checks for room on a full disk, while nobody stores */
 
 /* ------------------------------------------------------------------ threads */
 
-/* Caller holds the lock, as for all up to thread_main. D7: nothing is dropped while an earlier read
- * may use it. Waiting reads go first anyway. */
+/* Caller holds the lock, as for all functions up to thread_main. D7: nothing is dropped while an
+ * earlier read may use it. Waiting reads go first anyway. */
 static bool may_drop(const struct disk *disk, const struct disk_job *job)
 {
     for (uint32_t i = 0; job && i < disk->config.threads; i++)
@@ -58,7 +58,7 @@ static struct pull_state *pull_of(struct disk *disk, struct pull_id id)
     return &disk->pulls[id.slot];
 }
 
-/* The pull has `jobs` fewer, possibly 0 fewer. */
+/* Subtracts `jobs`, which may be 0, from the jobs of the pull. */
 static void pull_less(struct disk *disk, struct pull_state *pull, uint32_t jobs)
 {
     check(pull->jobs >= jobs);
@@ -96,7 +96,7 @@ static void run_write(struct disk_thread *t, struct write_job *job)
     finish(disk, &job->job);
 }
 
-/* Also runs the drops of extents of the same file that come next. */
+/* Runs a drop, and with it the next drops in the queue if they are of extents of the same file. */
 static void run_drops(struct disk_thread *t, struct drop_job *first)
 {
     struct disk *disk = t->disk;
@@ -617,7 +617,7 @@ void disk_poll(struct disk *disk, void (*emit)(void *ctx, struct event *event), 
                       disk->config.drops + disk->config.pulls;
 
     eventfd_clear(disk->event_fd);
-    for (; rounds > 0; rounds--) { /* a callback may add jobs: bounded all the same */
+    for (; rounds > 0; rounds--) { /* bounded, because a callback may add jobs */
         struct event event;
         bool more, tell;
 
@@ -634,7 +634,7 @@ void disk_poll(struct disk *disk, void (*emit)(void *ctx, struct event *event), 
 
 bool disk_idle(const struct disk *disk)
 {
-    struct disk *d = (struct disk *)(uintptr_t)disk; /* its mutex */
+    struct disk *d = (struct disk *)(uintptr_t)disk; /* only to lock its mutex */
     bool idle;
 
     pthread_mutex_lock(&d->lock);
@@ -645,7 +645,7 @@ bool disk_idle(const struct disk *disk)
 
 void disk_stats(const struct disk *disk, struct disk_stats *ret)
 {
-    struct disk *d = (struct disk *)(uintptr_t)disk; /* its mutex */
+    struct disk *d = (struct disk *)(uintptr_t)disk; /* only to lock its mutex */
 
     pthread_mutex_lock(&d->lock);
     *ret = disk->stats;

@@ -1,6 +1,6 @@
-/* Reads the body of an extent to inspect it: its list alone, or all of it against its sums, its tag
- * and the checksum of each page, without knowing a pool. Blocks; for a start and for a
- * verification, in lane 0, not for serving. */
+/* Reads the body of an extent to inspect it: its list alone, or all of it, which is compared with
+ * its sums, its tag and the checksum of each page. Needs no pool. Blocks, and uses lane 0: for a
+ * start and for a verification, not for serving. */
 #ifndef SEAM_DISK_BODY_H
 #define SEAM_DISK_BODY_H
 
@@ -20,17 +20,17 @@ struct disk_memory { /* grows to what was needed so far; starts as zeros */
 bool disk_memory_get(struct disk_memory *m, uint64_t bytes);
 void disk_memory_free(struct disk_memory *m);
 
-struct disk_body {                   /* zeros but for the caller's fields */
+struct disk_body {                   /* zeros, except the caller's fields */
     const struct disk_files *files;  /* borrowed */
     struct disk_crypt *crypt;        /* borrowed; NULL: no key */
     struct disk_memory pieces, meta; /* owned */
     int file;                        /* open; owned by the caller */
-    /* Progress through the extent in work. */
+    /* Progress through the current extent. */
     const struct disk_head *head;
     uint64_t at;         /* bytes of the body */
-    const uint64_t *sum; /* of the unit in work */
+    const uint64_t *sum; /* of the current unit */
     uint32_t run, page, region, unit;
-    uint64_t left; /* bytes of the unit in work */
+    uint64_t left; /* bytes of the current unit */
     bool wrong;
     struct checksum hash;
 };

@@ -1,4 +1,4 @@
-/* See disk_crypt.h. A failed OpenSSL call is remembered, and the end of the message fails then. */
+/* See disk_crypt.h. A failed OpenSSL call is remembered, and then the end of the message fails. */
 #include "seam/disk/disk_crypt.h"
 
 #include <limits.h>
@@ -21,7 +21,7 @@ static const char *const labels[DISK_KEYS] = {
 
 struct disk_crypt {
     EVP_CIPHER_CTX *ctx[DISK_KEYS][DISK_WORKS]; /* owned; each has its key */
-    EVP_CIPHER_CTX *now;                        /* borrowed: of the message in work; NULL: none */
+    EVP_CIPHER_CTX *now;                        /* borrowed: of the current message; NULL: none */
     bool failed;
     uint64_t key_id;
 };
@@ -134,7 +134,7 @@ void disk_crypt_update(struct disk_crypt *c, void *bytes, size_t n)
     }
 }
 
-/* Ends the message in work. */
+/* Ends the current message. */
 static EVP_CIPHER_CTX *end(struct disk_crypt *c, int sealed)
 {
     EVP_CIPHER_CTX *ctx = c->now;

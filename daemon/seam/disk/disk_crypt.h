@@ -1,9 +1,9 @@
 /* Encrypts bodies and heads with AES-256-GCM, by OpenSSL. A context is made at start, belongs to
- * one thread at a time and has at most one message in work: begin, then update with its bytes in
+ * one thread at a time and has at most one current message: begin, then update with its bytes in
  * order, in pieces of any length and in place, then an end. Nothing allocates in between.
  *
- * The given key seals nothing itself: each of the keys below is HMAC-SHA256 of its label under it.
- * So one nonce may serve a body and the head in front of it.
+ * The given key itself encrypts nothing: each of the keys below is the HMAC-SHA256 of its label
+ * under the given key. So one nonce may serve a body and the head in front of it.
  *
  * Invariant: opened bytes are not trusted before disk_open_end returns true. */
 #ifndef SEAM_DISK_CRYPT_H
@@ -32,7 +32,8 @@ void disk_crypt_destroy(struct disk_crypt *c); /* NULL: nothing */
 /* A number that identifies the key without revealing it; never 0. c NULL: 0, for no key. */
 uint64_t disk_crypt_key_id(const struct disk_crypt *c);
 
-/* Fills in a random nonce and the key's id. Returns false without random numbers: do not seal. */
+/* Fills in a random nonce and the key's id. Returns false if there are no random numbers; do not
+ * seal then. */
 bool disk_crypt_fresh(const struct disk_crypt *c, uint64_t *ret_key_id,
                       uint8_t ret_nonce[DISK_NONCE_BYTES]);
 
@@ -49,7 +50,7 @@ void disk_crypt_update(struct disk_crypt *c, void *bytes, size_t n); /* for seal
 
 /* disk_key.c: reads the file that holds the key, 32 raw bytes, or 64 hexadecimal digits with or
  * without a line end. Only its owner may be able to read it. DISK: it cannot be read. DENIED:
- * others may read it. INVALID: it holds no key. `why` says which file, and what to do. For a start
+ * others may read it. INVALID: it holds no key. `why` names the file, and what to do. For a start
  * and for a verification: it blocks. */
 #define DISK_KEY_WHY 512 /* bytes of `why`, with the NUL */
 enum tern_err disk_key_read(const char *path, uint8_t ret[DISK_KEY_BYTES], char why[DISK_KEY_WHY]);

@@ -1,6 +1,6 @@
-/* Drops files and extents, on a thread of the disk, and what all its threads do with files. A drop
- * is durable before it is reported: the next start must not find again what was dropped because it
- * is wrong by now, as after the reset of a namespace. */
+/* Drops files and extents, on a thread of the disk. Also has the functions on files that all these
+ * threads share. A drop is durable before it is reported: the next start must not find data again
+ * that was dropped because it is wrong by now, for instance after a reset of its namespace. */
 #include <errno.h>
 
 #include "seam/disk/disk_state.h"

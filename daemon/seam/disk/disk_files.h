@@ -4,7 +4,7 @@
  * and fail.
  *
  * Each thread that moves bytes has its own lane; one thread at a time uses a lane. Errors are
- * negative errno values. Nothing but EINTR is retried here. */
+ * negative errno values. Only EINTR is retried here. */
 #ifndef SEAM_DISK_FILES_H
 #define SEAM_DISK_FILES_H
 
@@ -34,7 +34,8 @@ struct disk_files {
     int (*reserve)(void *ctx, int file, uint64_t bytes);
     /* Submits one piece, which is moved whole or fails. The lane must have room for it. */
     int (*submit)(void *ctx, uint32_t lane, int file, bool write, const struct disk_piece *piece);
-    /* Waits for a piece of the lane, *ret_token. 0, or its error; -ENODATA: the file is shorter. */
+    /* Waits for any piece of the lane; *ret_token names it. Returns 0, or the piece's error;
+     * -ENODATA: the file is shorter. */
     int (*reap)(void *ctx, uint32_t lane, uint64_t *ret_token);
     int (*sync)(void *ctx, int file);                           /* makes its bytes durable */
     int (*rename)(void *ctx, const char *from, const char *to); /* within one folder */

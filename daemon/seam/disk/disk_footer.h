@@ -1,8 +1,9 @@
-/* The footer of a file: for each of its extents, in order, what its header block says and, for
- * HISTORY, its tokens and extra keys. A writer builds it in its own memory, one for each file that
- * it may have in work, in the layout of the file: header, body, and the trailer behind it.
+/* The footer of a file: for each of its extents, in order, the fields of its header block and, for
+ * HISTORY, its tokens and extra keys. A writer builds the footer of its current file in memory of
+ * its own, in the layout of the file: header, body, and the trailer after them.
  *
- * Invariant: a reader uses nothing of a footer that the extent's own header does not confirm. */
+ * Invariant: a reader uses an entry of a footer only as far as the extent's own header confirms
+ * it. */
 #ifndef SEAM_DISK_FOOTER_H
 #define SEAM_DISK_FOOTER_H
 
@@ -24,9 +25,9 @@ void disk_footer_begin(struct disk_footer *f, uint8_t *memory, size_t cap);
 /* Adds an extent: its header block with sums and tag, before it is sealed, and its list. */
 void disk_footer_add(struct disk_footer *f, const uint8_t *block, const struct disk_extent *e,
                      const uint32_t *tokens, const struct extra_key *keys);
-/* Ends the footer at `at`, behind the last extent. Returns how many bytes of the memory to write
- * there: header, body and trailer, which end the file. 0: it could not be encrypted. crypt NULL:
- * the file is in the clear. */
+/* Ends the footer at `at`, after the last extent. Returns how many bytes of the memory must be
+ * written there: header, body and trailer, which end the file. 0: it could not be encrypted. crypt
+ * NULL: the file is in the clear. */
 size_t disk_footer_end(struct disk_footer *f, struct disk_place at,
                        const struct disk_file_header *file, struct disk_crypt *crypt);
 

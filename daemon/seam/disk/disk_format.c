@@ -67,9 +67,9 @@ struct coder {
         uint8_t *to;         /* put */
         const uint8_t *from; /* get */
     };
-    const char *tenant; /* whose block it is; NULL: blocks of the kind name none */
+    const char *tenant; /* the block's tenant; NULL: blocks of this kind name no tenant */
     bool put;
-    bool other; /* it is another tenant's */
+    bool other; /* the block is another tenant's */
     bool odd;   /* bytes that must be zero were not */
     size_t at;
 };
@@ -274,7 +274,7 @@ static void code_head(struct coder *c, struct disk_head *h)
     code_bytes(c, h->seal.nonce, DISK_NONCE_BYTES);
     code_zero32(c);
     check(c->at == DISK_ASSOCIATED);
-    while (c->at < PRIVATE_AT) /* the head's tag, when it is sealed */
+    while (c->at < PRIVATE_AT) /* place of the head's tag, when the head is sealed */
         code_zero32(c);
     code32(c, &e->part);
     code32(c, &h->nruns);

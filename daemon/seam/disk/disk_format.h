@@ -9,9 +9,9 @@
  * Each of these blocks begins with its magic and the version, and ends with a checksum of all bytes
  * before it: no version of the format changes that, so a newer format is not mistaken for rot. Each
  * names the file and the daemon that wrote it, and all but the trailer name the tenant, so that a
- * block written to a wrong place, or left by an older file in the same blocks, is not taken.
+ * block written to a wrong place, or left by an older file in the same blocks, is not accepted.
  *
- * Where files are encrypted, two things are AES-256-GCM, each under its own key: a body, and an
+ * If files are encrypted, AES-256-GCM protects two parts, each under its own key: a body, and an
  * extent's header without its place and its writer. So the header's tokens, namespaces and sizes,
  * the sums of the unencrypted body, and the body's tag are encrypted. The beginning of a header
  * (DISK_ASSOCIATED) is associated data of both, so that neither can be read under another address,
@@ -41,7 +41,7 @@
 /* Why an extent or a file was not taken. */
 enum disk_fault {
     DISK_FAULT_NONE,
-    DISK_FAULT_MAGIC,    /* no block of ours: a hole, or never written */
+    DISK_FAULT_MAGIC,    /* not a block of ours: a hole, or never written */
     DISK_FAULT_VERSION,  /* a newer format */
     DISK_FAULT_CHECKSUM, /* torn or rotten */
     DISK_FAULT_ADDRESS,  /* it names another place: written to the wrong one */
@@ -124,13 +124,14 @@ static inline uint64_t disk_list_bytes(const struct disk_extent *e)
 enum disk_fault disk_check_head(const struct disk_head *h, uint64_t file_bytes);
 /* `tenant` is the name that the header gets; extent.tenant is not stored. */
 void disk_put_extent(uint8_t *block, const struct disk_head *h, const char *tenant);
-/* To encrypt a body, the header block is needed before its tag and sums are known: putting it again
- * with them does not change its associated data. */
+/* A body is encrypted before the header's tag and sums are known, with the beginning of the header
+ * block as associated data. Putting the header again does not change that beginning. */
 #define DISK_ASSOCIATED 128u /* at the block's beginning: its associated data */
 /* Seals what disk_put_extent put, in place, for writing. Seal only the last block that was put with
  * a nonce. Returns false if sealing failed: the block must not be written. */
 bool disk_seal_extent(struct disk_crypt *crypt, uint8_t *block);
-/* The inverse, in place: NONE: the block is as disk_put_extent put it. crypt NULL: no key. */
+/* Undoes disk_seal_extent, in place. NONE: the block is as disk_put_extent put it. crypt NULL: no
+ * key. */
 enum disk_fault disk_open_extent(struct disk_crypt *crypt, uint8_t *block);
 /* `block`: opened. `at`: where it was read; the block must name it. file_bytes: UINT64_MAX if the
  * file's length is unknown. extent.tenant is not set. */
@@ -139,8 +140,8 @@ enum disk_fault disk_get_extent(const uint8_t *block, struct disk_place at, uint
 /* The same for the first DISK_HEAD_BYTES alone: the copy of a header in a footer. */
 enum disk_fault disk_get_head(const uint8_t *bytes, struct disk_place at, uint64_t file_bytes,
                               const char *tenant, struct disk_head *ret);
-/* Returns true if both describe the same extent, leaving out what a later run may have counted, and
- * the place of the extent before it, which may exist twice. */
+/* Returns true if both describe the same extent. Does not compare the counts that a later run may
+ * have changed, nor the place of the extent before it, which may exist twice. */
 bool disk_extent_agrees(const struct disk_extent *a, const struct disk_extent *b);
 bool disk_is_hole(const uint8_t *block); /* zeros: the extent here was dropped */
 
@@ -159,7 +160,7 @@ struct disk_footer_header {
 void disk_put_footer_header(uint8_t *block, const struct disk_footer_header *h, const char *tenant);
 enum disk_fault disk_get_footer_header(const uint8_t *block, struct disk_place at,
                                        const char *tenant, struct disk_footer_header *ret);
-#define DISK_FOOTER_ASSOCIATED 120u        /* likewise */
+#define DISK_FOOTER_ASSOCIATED 120u        /* as DISK_ASSOCIATED, of a footer */
 bool disk_is_footer(const uint8_t *block); /* by its magic alone */
 
 #endif

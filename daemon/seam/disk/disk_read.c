@@ -1,11 +1,11 @@
 /* Reads a batch of pages, on a thread of the disk. Pages that follow each other in an extent are a
- * run: its header, the part of the body before the pages, and the pages are read; an encrypted
- * extent is read whole, since its tag covers the whole body. Adjoining bytes of a file are read in
- * one go. Several pieces are in flight at a time, and are processed in the order of the file.
+ * run. Its header, the part of the body before the pages, and the pages are read; an encrypted
+ * extent is read whole, since its tag covers the whole body. Adjoining bytes of a file are read by
+ * one read. Several pieces are in flight at a time, and are processed in the order of the file.
  *
- * Invariant: a page is right only if its extent is the one that was looked for, the part of the
- * body before the pages agrees with its sum, the page agrees with its checksums, and the body with
- * its tag. The page's bytes are hashed in place, in the memory of the pool. */
+ * Invariant: a page is right only if its extent is the wanted one, the part of the body before the
+ * pages agrees with its sum, the page agrees with its checksums, and the body agrees with its tag.
+ * The page's bytes are hashed in place, in the memory of the pool. */
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 #include "seam/mem/mem_touch.h"
 
 #define SCATTER_BYTES (64u << 10) /* stays in a core's cache until it is hashed */
-#define GAP_BYTES     (64u << 10) /* up to so many unwanted bytes are read rather than skipped */
+#define GAP_BYTES     (64u << 10) /* a gap of up to this many bytes is read rather than skipped */
 #define SPANS_MAX     (2 * PULL_BATCH_PAGES)
 #define FILES_MAX     (DISK_LANE_PIECES + 1) /* one for each piece, and one for the next */
 
@@ -45,20 +45,20 @@ struct reader {
     struct run run[PULL_BATCH_PAGES];
     struct span span[SPANS_MAX];
     struct open_file file[FILES_MAX];
-    /* Asking. */
+    /* Requesting. */
     uint32_t span_at;
     uint64_t span_done;
-    uint32_t asked, looked;                /* pieces so far, which use the lane's in turn */
+    uint32_t asked, looked;                /* pieces so far; they use the lane's pieces in turn */
     uint32_t piece_last[DISK_LANE_PIECES]; /* of each piece: `last` of its span */
-    /* Looking: the run in work. */
+    /* Processing: the current run. */
     uint32_t run_at;
     struct disk_head head;
-    bool bad;     /* it does not match what was looked for */
-    bool missing; /* of the piece: its file does not exist */
+    bool bad;     /* it does not match the wanted extent */
+    bool missing; /* of the current piece: its file does not exist */
     bool opening; /* its body is being decrypted */
     uint32_t page, region;
     uint64_t region_at;
-    bool begun, lost; /* of the page: verify was begun; memory is gone */
+    bool begun, lost; /* of the current page: verification has begun; memory is gone */
     struct mem_verify verify;
 };
 
@@ -143,7 +143,7 @@ static void plan(struct reader *r)
     }
 }
 
-/* A slot in the list of open files that no piece needs. */
+/* Returns a slot in the list of open files that no piece needs. */
 static struct open_file *file_place(struct reader *r)
 {
     for (uint32_t i = 0; i < FILES_MAX; i++)
@@ -189,7 +189,8 @@ static bool is_gone(int err)
     return err == -ENOENT || err == -ENOTDIR || err == -ELOOP || err == -ESTALE;
 }
 
-/* Asks for the next piece, in the thread's next one. A piece of a missing file is there at once. */
+/* Requests the next piece of a file, in the thread's next staging piece. A piece of a missing file
+ * completes at once. */
 static int ask(struct reader *r)
 {
     const struct span *span = &r->span[r->span_at];
@@ -260,7 +261,7 @@ static void page_end(struct reader *r)
     r->page++;
 }
 
-/* Takes the next n bytes of the page's region in work. */
+/* Takes the next n bytes of the page's current region. */
 static void page_bytes_came(struct reader *r, const uint8_t *from, uint64_t n)
 {
     const struct mem *mem = r->t->disk->config.mem;
@@ -343,7 +344,7 @@ static void header_came(struct reader *r, uint8_t *block)
                          DISK_ASSOCIATED);
 }
 
-/* Takes bytes [at, end) of the body. All bytes that are no page come before the first page. */
+/* Takes bytes [at, end) of the body, in which the pages come last. */
 static void body_came(struct reader *r, uint8_t *bytes, uint64_t at, uint64_t end)
 {
     const struct disk_extent *e = &r->head.extent;
@@ -407,7 +408,8 @@ static void piece_came(struct reader *r, const struct piece *piece, uint32_t las
     }
 }
 
-/* Processes the oldest piece. A file that ends before it is damage, not a failure of the disk. */
+/* Processes the oldest piece. A file that ends before the piece is damaged; the disk has not
+ * failed. */
 static int look(struct reader *r)
 {
     struct pieces *p = &r->t->pieces;

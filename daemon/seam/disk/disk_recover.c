@@ -1,6 +1,6 @@
-/* A start takes over the files that earlier runs left, and a verification reads them: see disk.h.
+/* A start takes over the files of earlier runs, and a verification reads them: see disk.h.
  * Invariant: nothing is removed before the headers of all files were checked. A file of a newer
- * format, with another key or of another tenant is no leftover, and ends the start. */
+ * format, with another key or of another tenant is not a leftover: the start fails. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -114,7 +114,7 @@ static enum tern_err sync_folders(struct recovery *r, const bool *changed, const
     return TERN_OK;
 }
 
-/* *ret_gone: the file contained nothing of use, and was removed. */
+/* *ret_gone: the file contained nothing useful, and was removed. */
 static enum tern_err recover_file(struct recovery *r, const struct scan_file *f, bool *ret_gone,
                                   const char **ret_why)
 {

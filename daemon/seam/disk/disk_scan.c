@@ -138,7 +138,8 @@ static enum disk_fault look_at_header(struct disk_scan *s, uint8_t *block, struc
     return DISK_FAULT_NONE;
 }
 
-/* Returns true if the extent was dropped since its header was read: only beside a daemon. */
+/* Returns true if the extent was dropped after its header was read, which only a running daemon
+ * does. */
 static bool is_gone(struct disk_scan *s, uint8_t *block, uint64_t offset)
 {
     return disk_body_read(&s->body, block, DISK_BLOCK, offset) && disk_is_hole(block);
@@ -162,7 +163,7 @@ static enum disk_fault look_at_body(struct disk_scan *s, uint8_t *block,
     return fault == DISK_FAULT_NONE ? take_list(s, s->body.meta.v) : fault;
 }
 
-/* Reports the block at `at`. Returns false if its header is not good: its end is unknown then. */
+/* Reports the block at `at`. Returns false if its header is not good: then its end is unknown. */
 static bool look_at(struct disk_scan *s, uint8_t *block, bool read, struct disk_place at,
                     const struct disk_footer_entry *entry)
 {

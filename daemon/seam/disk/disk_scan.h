@@ -1,7 +1,7 @@
-/* The pass over the files of a spill directory that a start and a verification share: which files
- * exist, and what each contains. An extent's own header is always read; a footer only gives the
- * places and lists of extents, and only what the headers confirm of it is used. Where a footer is
- * not good, extents are found one behind the other, up to the first whose header is not good.
+/* The pass over the files of a spill directory that a start and a verification share. It finds the
+ * files and the contents of each. An extent's own header is always read; a footer only gives the
+ * places and lists of extents, and is used only as far as the headers confirm it. If a footer is
+ * not good, extents are found one after the other, up to the first whose header is not good.
  *
  * Blocks, allocates, and reads in lane 0: use it before anything else uses that lane. */
 #ifndef SEAM_DISK_SCAN_H
@@ -16,7 +16,7 @@ struct scan_file {
     bool unfinished;
 };
 
-/* The contents of a place of a file: an extent, a hole in place of one, or refused bytes. */
+/* The contents of a place of a file: an extent, a hole where one was dropped, or refused bytes. */
 struct scan_found {
     const char *tenant, *name; /* name: of the file, with its folder */
     uint32_t slot;             /* of the tenant in the config */
@@ -52,9 +52,9 @@ struct disk_scan {
 enum tern_err disk_scan_begin(struct disk_scan *s, const char **ret_why);
 void disk_scan_end(struct disk_scan *s);
 /* Calls `found` for all entries of the file, in order. A fault of the file itself is reported at
- * its beginning, and one of its footer at the footer's. *ret is its header, zeros if that is not
- * good. Returns false if the file could not be opened: it does not exist, or the disk failed
- * (`found` was called with fault READ). */
+ * its beginning, and a fault of its footer at the footer's beginning. *ret is the file's header, or
+ * zeros if that is not good. Returns false if the file could not be opened: it does not exist, or
+ * the disk failed (`found` was called with fault READ). */
 bool disk_scan_file(struct disk_scan *s, const struct scan_file *f, struct disk_file_header *ret);
 /* Checks the file's header alone, without calling `found`. */
 enum disk_fault disk_scan_header(struct disk_scan *s, const struct scan_file *f);

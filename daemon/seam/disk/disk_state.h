@@ -1,6 +1,6 @@
-/* What the files of the disk tier's runtime share: its jobs, and the threads that do them. Each
- * kind of job has a fixed number of slots; to exceed it is a bug of the core, which counts its jobs
- * against the same limits, and not a case to handle.
+/* Shared by the files of the disk tier's runtime: its jobs, and the threads that run them. Each
+ * kind of job has a fixed number of slots. The core counts its jobs against the same limits, so to
+ * exceed them is a bug of the core.
  *
  * One mutex guards the lists, the pulls and the figures; it is held for a few instructions and
  * never while bytes are moved. A job that a thread has taken belongs to that thread until it is
@@ -78,7 +78,7 @@ struct disk_thread {
     uint8_t block[DISK_BLOCK];
     struct disk_seal seal[DISK_WRITE_EXTENTS]; /* of the file being written */
     struct reader *reader;
-    struct read_job *reading; /* under the lock: the read in work */
+    struct read_job *reading; /* under the lock: the current read */
 };
 
 struct disk {
@@ -87,8 +87,8 @@ struct disk {
     char tenant[MEM_TENANTS_MAX][DISK_TENANT_NAME];
     const struct disk_files *files;
     struct disk_files *own_files; /* owned; NULL: the caller's files */
-    uint8_t *staging;    /* owned: for all threads; huge pages, so contiguous for the device */
-    uint64_t meta_bytes; /* at most, of an extent */
+    uint8_t *staging;            /* owned: for all threads; huge pages, contiguous for the device */
+    uint64_t meta_bytes;         /* at most, of an extent */
     struct disk_thread *threads; /* owned, config.threads */
     struct write_job *writes;    /* owned, as are the other jobs */
     struct read_job *reads;
@@ -108,8 +108,8 @@ struct disk {
     struct disk_stats stats;          /* without `failing`, which is either of these: */
     bool write_failing, read_failing; /* how the last job of each kind ended */
     bool lost_all;                    /* the folder was removed; EV_DISK_DROPPED is due */
-    _Atomic bool remake;              /* likewise, and the next write makes it again */
-    uint64_t lacked_bytes;            /* free bytes that a write needed and did not find; 0: none */
+    _Atomic bool remake;   /* the folder was removed, and the next write makes it again */
+    uint64_t lacked_bytes; /* free bytes that a write needed and did not find; 0: none */
 };
 
 #define DISK_COUNT(disk, field, n)                                                                 \

@@ -2,9 +2,9 @@
  * staging memory, of which several are in flight at a time.
  *
  * Invariant (D3): no header is written before all bodies are durable, and the file has no name
- * before all headers are. The bytes in the staging memory are hashed, before they are encrypted
- * there: so what is written agrees with its checksum, whoever writes to the page meanwhile. After
- * an error nothing is left of the file. */
+ * before all headers are. Bytes are hashed in the staging memory, before they are encrypted there:
+ * so the written bytes agree with their checksum, even if somebody writes to the page meanwhile.
+ * After an error nothing of the file is left. */
 #include <errno.h>
 #include <string.h>
 
@@ -50,7 +50,7 @@ static void stream_send(struct stream *s)
     s->piece = NULL;
 }
 
-/* Room for the next bytes: at least one, at most the rest of the piece. */
+/* Returns room for the next bytes: at least one, at most the rest of the piece. */
 static uint8_t *stream_room(struct stream *s, uint64_t *ret_bytes)
 {
     if (!s->piece) {
@@ -113,8 +113,8 @@ static bool gather(const struct stream *s, uint8_t *to, const uint8_t *from, uin
     return true;
 }
 
-/* Puts one unit of a page. A block that lies in two pieces is hashed outside them. Returns false if
- * the bytes do not agree with `want`, or memory is gone. */
+/* Puts one unit of a page. A block that spans two pieces is hashed in a copy. Returns false if the
+ * bytes do not agree with `want`, or memory is gone. */
 static bool put_unit(struct stream *s, const uint8_t *from, uint64_t bytes, uint64_t want)
 {
     uint8_t across[CHECKSUM_BLOCK];
@@ -188,7 +188,7 @@ static uint64_t build_meta(const struct stream *s, const struct disk_extent *e,
     return disk_meta_bytes(e);
 }
 
-/* The extent's header; its seal is in the thread's list. */
+/* Builds the extent's header; its seal is in the thread's list. */
 static void build_head(const struct stream *s, uint32_t i, const struct page_at *page,
                        struct disk_head *ret)
 {
@@ -237,7 +237,7 @@ static enum tern_err put_extent(struct stream *s, uint32_t i, const struct curso
         return TERN_DISK;
     build_head(s, i, c->page, &head);
     if (disk_check_head(&head, UINT64_MAX) != DISK_FAULT_NONE)
-        return TERN_DISK; /* a layout that the format has no numbers for */
+        return TERN_DISK; /* the format cannot describe this layout */
     if (crypt) {
         disk_put_extent(s->t->block, &head, tenant_of(s));
         disk_crypt_begin(crypt, DISK_KEY_BODIES, DISK_SEAL, seal->nonce, s->t->block,
@@ -297,7 +297,7 @@ static void file_header(const struct stream *s, struct disk_file_header *ret)
             ret->served_ns = w->extents[i].served_ns;
 }
 
-/* Puts all headers, and the footer behind the extents. */
+/* Puts all headers, and the footer after the extents. */
 static enum tern_err put_headers(struct stream *s)
 {
     const struct disk_write *w = &s->job->write;

@@ -1,9 +1,9 @@
-/* See file_ops.h. A file is a descriptor. A lane keeps what it has in flight, so that a read or
- * write that the kernel cut short resumes where it ended.
+/* See file_ops.h. A file is a descriptor. A lane keeps the pieces that it has in flight, so that a
+ * read or write that the kernel cut short resumes where it ended.
  *
- * Invariant: one thread may use a ring and later another (the owner reads by lane 0 at start), so a
- * ring has none of the flags that bind it to its maker; nothing but list allocates after
- * file_ops_create, and list is for starts and verifications. */
+ * Invariant: different threads may use a ring, one after the other (the owner reads by lane 0 at
+ * start), so a ring is made without the flags that bind it to one thread. After file_ops_create
+ * only list allocates, and only starts and verifications call list. */
 #include "seam/disk/file_ops.h"
 
 #include <dirent.h>
@@ -56,7 +56,7 @@ struct file_ops {
 
 /* ------------------------------------------------------------------ names and files */
 
-/* Returns false if the name has no folder, or a longer one than any of ours. */
+/* Returns false if the name has no folder, or its folder is longer than any of ours. */
 static bool folder_of(const char *name, char ret[DISK_NAME_MAX])
 {
     size_t n = strcspn(name, "/");
@@ -306,7 +306,8 @@ static int files_submit(void *ctx, uint32_t lane, int file, bool write,
     return post(ops, lane, i);
 }
 
-/* Handles the kernel's result of an op: 1: resume it; 0: all was moved; else its error. */
+/* Handles the kernel's result of an op: 1: it must resume; 0: all was moved; otherwise its
+ * error. */
 static int moved(struct op *op, int32_t res)
 {
     if (res == -EINTR || res == -EAGAIN)
@@ -354,7 +355,7 @@ static int files_reap(void *ctx, uint32_t lane, uint64_t *ret_token)
 
 /* ------------------------------------------------------------------ life */
 
-/* Restricts the ring to the calls that it needs, as the rings of connections. Registering the
+/* Restricts the ring to the calls that it needs, like the rings of connections. Registering the
  * memory is optional: a kernel that refuses to pin so much still moves it. */
 static int lane_create(struct file_ops *ops, uint32_t i)
 {
@@ -386,8 +387,8 @@ static const char *why_no_dir(int err)
     }
 }
 
-/* Some file systems accept the flag but have no direct I/O. Without a lock file nobody has ever
- * written here. */
+/* Some file systems accept the flag but have no direct I/O. If there is no lock file, nobody has
+ * ever written here. */
 static bool has_direct(int dir)
 {
     int fd = openat(dir, FILE_OPS_LOCK, O_RDONLY | O_DIRECT | O_CLOEXEC | O_NOFOLLOW);

@@ -1,6 +1,6 @@
 /* See closer.h. The threads are data threads (io_threads.h), one a lane, each with a timer that
- * sends it a signal while it closes. A wait that a signal can interrupt, as the linger of a TCP
- * socket, ends by the first signal, for each descriptor that the close releases. */
+ * sends it a signal while it closes. A wait that a signal can interrupt, such as the linger of a
+ * TCP socket, ends with the first signal. Each descriptor that the close releases may wait anew. */
 #include "seam/io/closer.h"
 
 #include <pthread.h>
@@ -237,7 +237,7 @@ void closer_end(struct closer *closer)
         closer->threads = NULL;
 }
 
-/* A close that never ends keeps its thread, and the memory of it: the process exits soon. */
+/* A close that never ends keeps its thread and the thread's memory; the process exits soon. */
 void closer_destroy(struct closer *closer)
 {
     if (!closer || closer->stats.closing > 0)

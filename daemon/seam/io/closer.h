@@ -23,12 +23,12 @@ struct closer;
 struct closer_config {
     struct io *io;
     uint32_t lanes;        /* at most IO_THREADS_MAX */
-    uint32_t sockets;      /* with the threads at a time: as many as can exist */
+    uint32_t sockets;      /* handed to the threads at a time: as many as can exist */
     uint32_t lane_sockets; /* of one lane, at a time */
 };
 
 uint64_t closer_bytes(const struct closer_config *config); /* allocated by create */
-/* INTERNAL with *ret_why set if the threads cannot be started. */
+/* Returns INTERNAL and sets *ret_why if the threads cannot be started. */
 enum tern_err closer_create(const struct closer_config *config, struct closer **ret,
                             const char **ret_why);
 /* From here on a client's socket stays open until the process exits: then nothing lingers. Runs the
@@ -41,13 +41,13 @@ void closer_destroy(struct closer *closer); /* ended */
  * it: io_run then calls done(ctx); done may be NULL. */
 bool closer_close(struct closer *closer, uint32_t lane, int fd, void (*done)(void *ctx), void *ctx);
 
-/* Sends the bytes to fd right before it is closed, which the caller does later: a send wakes as
- * many as a close does. Returns false, and sends nothing, if CLOSER_WORDS sockets that are not
- * closed yet have such bytes. */
+/* Sends the bytes to fd right before it is closed. The caller closes it later; the send waits until
+ * then because it wakes as many waiters as a close. Returns false, and sends nothing, if
+ * CLOSER_WORDS sockets that are not closed yet have such bytes. */
 bool closer_say(struct closer *closer, int fd, const void *bytes, size_t n);
 
 struct closer_stats {
-    uint32_t closing; /* with the threads now */
+    uint32_t closing; /* handed to the threads and not yet closed */
     uint64_t closed;  /* by the threads */
 };
 void closer_stats(const struct closer *closer, struct closer_stats *ret);

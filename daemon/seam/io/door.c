@@ -1,6 +1,7 @@
-/* See door.h. Invariant: a descriptor is in one place, or it was handed on or closed; a place is
- * free as soon as its descriptor is, since the ring has no operation on it. There is a free place
- * for each accepted connection: one that is sent away for a newcomer frees none at once. */
+/* See door.h. Invariant: a descriptor is in one place, or it was passed on or closed; a place is
+ * free as soon as its descriptor is, since the ring has no operation on it. A connection is
+ * accepted only while a place is free, because a connection that is sent away for it may not free
+ * its place at once. */
 #include "seam/io/door.h"
 
 #include <errno.h>
@@ -104,7 +105,7 @@ static uint32_t count_of(const struct door *door, const struct origin *from)
     return n;
 }
 
-/* The pace of an origin; an unknown origin gets the entry that has been quiet longest. */
+/* Returns the pace of an origin; an unknown origin gets the entry that has been quiet longest. */
 static struct pace *pace_of(struct door *door, const struct origin *from)
 {
     struct pace *quiet = &door->pace[0];
@@ -207,7 +208,7 @@ static bool decide(struct door *door, struct place *p)
     if (p->state == DOOR_PLACE_HELD)
         door_place_state_move(&p->state, DOOR_PLACE_WAITING);
     if (verdict == DOOR_WAIT && p->hung_up)
-        verdict = DOOR_REFUSE; /* the missing bytes never come */
+        verdict = DOOR_REFUSE; /* the missing bytes never arrive */
     if (verdict == DOOR_WAIT)
         return false;
     if (verdict == DOOR_ENTER)
@@ -226,7 +227,8 @@ static bool decide(struct door *door, struct place *p)
     return true;
 }
 
-/* Whom to send away, of `from` or of all origins (NULL): the oldest without a complete message. */
+/* Returns the connection to send away, of `from` or, if NULL, of all origins: the oldest without a
+ * complete message. */
 static struct place *oldest(struct door *door, const struct origin *from)
 {
     struct place *found = NULL;
@@ -259,7 +261,7 @@ static const struct origin *fullest(const struct door *door)
     return found;
 }
 
-/* Makes room for one more of that origin. Checks the victim again: its message may have come. */
+/* Makes room for one more of that origin. Checks the victim again: its message may have arrived. */
 static void make_room(struct door *door, const struct origin *from)
 {
     bool share = count_of(door, from) >= door->config.share;
@@ -324,8 +326,8 @@ void door_turn_away(struct door *door, int fd)
 
 /* ---- time and the ring ---- */
 
-/* A held connection has sent enough: door_again lets it in. An attempt here would fail, and add it
- * to the epoll again, which then reports it at once. */
+/* A held connection has sent enough: door_again lets it in. An attempt to let it in here would
+ * fail, and would add it to the epoll again, which then reports it at once. */
 static void heard(struct door *door, struct place *p, uint32_t events)
 {
     p->hung_up = p->hung_up || events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR);
@@ -336,7 +338,7 @@ static void heard(struct door *door, struct place *p, uint32_t events)
 }
 
 /* The epoll reports places in turn, so after `nplaces` events each place with news was handled. The
- * ring reports news that comes meanwhile. */
+ * ring reports later news. */
 static void look_at_news(struct door *door)
 {
     struct epoll_event ev[EVENTS_MAX];
@@ -359,7 +361,7 @@ static void news(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
         look_at_news(door);
 }
 
-/* Passes over connections that wait for the rate alone. */
+/* Skips connections that wait for the rate alone. */
 void door_again(struct door *door)
 {
     const uint64_t now_ns = io_now_ns();

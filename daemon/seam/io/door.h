@@ -1,14 +1,14 @@
 /* The door: accepted connections whose first message is not complete. They are not identified yet,
- * so each has a descriptor and a place here, for a short time, but nothing that identified clients
- * share. Each origin (an IPv4 address, a /64 of IPv6, a process on a Unix socket) has a share of
- * the places. A newcomer always gets one: if its origin has its full share, the oldest of that
- * origin is sent away, and if all places are taken, the oldest of the origin that has most;
- * connections whose first message is complete go last. A connection that hangs up loses its place.
- * Nothing is read here: bytes are only peeked at. A connection that sends descriptors is sent away.
- * Since a closing thread (closer.h) may need time, a door has some extra places, and its listener
- * accepts nothing while no place is free. Where an entry is costly (a TLS handshake), an origin
- * enters at a limited rate, and its further connections wait in its share of the places. Owner
- * thread only; nothing allocates after door_create. */
+ * so each has a descriptor and a place here, for a short time, but uses nothing that identified
+ * clients share. Each origin (an IPv4 address, a /64 of IPv6, a process on a Unix socket) has a
+ * share of the places. A newcomer always gets one: if its origin has its full share, the oldest of
+ * that origin is sent away, and if all places are taken, the oldest of the origin that has most.
+ * Connections whose first message is complete are sent away last. A connection that hangs up loses
+ * its place. Nothing is read here: bytes are only peeked at. A connection that sends descriptors is
+ * sent away. Since a closing thread (closer.h) may need time, a door has some extra places, and its
+ * listener accepts nothing while no place is free. Where an entry is costly (a TLS handshake), an
+ * origin enters at a limited rate, and its further connections wait in its share of the places.
+ * Owner thread only; nothing allocates after door_create. */
 #ifndef SEAM_DOOR_H
 #define SEAM_DOOR_H
 
@@ -19,12 +19,12 @@
 #include "seam/io/closer.h"
 
 #define DOOR_PLACES     64          /* of a door, by default */
-#define DOOR_SHARES     4           /* an origin's share is one of so many parts, by default */
+#define DOOR_SHARES     4           /* an origin's share is one of this many parts, by default */
 #define DOOR_WAIT_NS    3000000000u /* for the first message, by default */
 #define DOOR_LOOK_BYTES 8192        /* of the first message, at most, for `look` */
 #define DOOR_LEAVING    16          /* extra places, for connections that are being closed */
 #define DOOR_BURST_S    4           /* seconds of its rate that a quiet origin may use at once */
-#define DOOR_ORIGINS    8           /* the rate of all origins together is that of so many */
+#define DOOR_ORIGINS    8           /* the rate of all origins together is that of this many */
 #define DOOR_PACED      64          /* origins whose rate is known; the quietest is forgotten */
 
 enum door_verdict {
@@ -52,7 +52,7 @@ struct door_config {
 struct door_stats {
     uint32_t places, share, waiting;
     uint64_t displaced, overdue; /* sent away for a newcomer; at the end of their time */
-    uint64_t over_rate;          /* either, but while they waited for their origin's rate alone */
+    uint64_t over_rate;          /* sent away as above, but while they only waited for the rate */
     uint64_t brought;            /* sent away because they sent descriptors */
     uint64_t brought_by;         /* the origin of the last of those, a process on a Unix socket */
 };
@@ -61,7 +61,7 @@ uint64_t door_bytes(uint32_t places); /* size of a door; 0: DOOR_PLACES */
 enum tern_err door_create(const struct door_config *config, struct door **ret);
 void door_destroy(struct door *door); /* before io: runs the ring until it is done with the door */
 
-bool door_has_place(const struct door *door); /* for one more, whoever leaves for it */
+bool door_has_place(const struct door *door); /* for one more, even if another must leave */
 void door_arrived(struct door *door, int fd, uint64_t now_ns); /* takes ownership of fd */
 void door_turn_away(struct door *door, int fd); /* takes ownership of fd, and closes it */
 void door_again(struct door *door);             /* there may be room for one */

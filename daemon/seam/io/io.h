@@ -25,8 +25,8 @@ struct io;
 struct io_op {
     /* res >= 0: bytes, a file descriptor or poll mask; < 0: -errno. Never EINTR or EAGAIN. */
     void (*done)(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer);
-    /* A kernel thread executes it, instead of this thread when the operation is ready: for a socket
-     * whose other end can make each call on it take long. */
+    /* A kernel thread executes it, and not this thread when the operation is ready: for a socket
+     * whose other end can make each call on it slow. */
     bool aside;
     struct fifo_link link; /* io's own */
     uint64_t pending[8];   /* io's own: a submission, waiting for room */
@@ -34,14 +34,14 @@ struct io_op {
 
 struct io_config {
     uint32_t entries;       /* submission queue */
-    uint32_t groups;        /* of receive buffers: an empty group leaves the others full */
+    uint32_t groups;        /* of receive buffers: an empty group does not affect the others */
     uint32_t buffers;       /* of each group; a power of two */
     uint32_t buffer_bytes;  /* of each buffer */
     uint32_t fault_sq_full; /* injected: each n-th submission finds the queue full; 0: none */
 };
 
-/* INTERNAL with *ret_why set (what is missing and what to do: io_uring denied by the container,
- * kernel too old, RLIMIT_MEMLOCK) if the ring cannot be made. */
+/* Returns INTERNAL and sets *ret_why if the ring cannot be made: what is missing and what to do
+ * (io_uring denied by the container, kernel too old, RLIMIT_MEMLOCK). */
 enum tern_err io_create(const struct io_config *config, struct io **ret, const char **ret_why);
 void io_destroy(struct io *io);
 
@@ -49,20 +49,22 @@ void io_destroy(struct io *io);
  * them.
  *
  * io_run submits, waits until at least one completion or until deadline_ns (CLOCK_MONOTONIC;
- * UINT64_MAX: for ever; 0: do not wait), and calls every completion there is; returns how many. */
+ * UINT64_MAX: for ever; 0: do not wait), and calls back for every completion that exists; returns
+ * how many. */
 uint32_t io_run(struct io *io, uint64_t deadline_ns);
 
 uint64_t io_now_ns(void); /* CLOCK_MONOTONIC */
-/* Submits what was posted, and executes what needs no waiting: for a caller that times it. */
+/* Submits the posted operations, and executes those that need no waiting: for a caller that
+ * measures the time. */
 void io_submit(struct io *io);
 
 void io_accept(struct io *io, struct io_op *op, int fd); /* of one connection */
 void io_recv(struct io *io, struct io_op *op, int fd, void *buf, size_t n, bool wait_all);
 
-/* How to receive from a client's socket, decided once, before its first byte is read: as from any
- * other socket if the kernel refuses descriptors (client_fds.h). Otherwise `look` is set: the bytes
- * are peeked at first, and only bytes without descriptors are read. Owned by the caller; zeros: of
- * no client. */
+/* The way to receive from a client's socket, decided once, before its first byte is read. If the
+ * kernel refuses descriptors (client_fds.h), it is the same as for any other socket. Otherwise
+ * `look` is set: the bytes are peeked at first, and only bytes without descriptors are read. Owned
+ * by the caller; zeros: of no client. */
 struct io_client {
     bool look;
     struct msghdr msg;
@@ -83,8 +85,8 @@ void io_connect(struct io *io, struct io_op *op, int fd, const struct sockaddr *
 /* multishot: completes again and again until it is cancelled, or with an error. */
 void io_poll_in(struct io *io, struct io_op *op, int fd, bool multishot);
 void io_cancel(struct io *io, struct io_op *op); /* it completes: with -ECANCELED or a result */
-/* Cancels it and runs the ring until it has completed: for an end. Without effect if it is not
- * under way. */
+/* Cancels it and runs the ring until it has completed, for use at an end. Has no effect if it is
+ * not in flight. */
 void io_stop(struct io *io, struct io_op *op);
 
 const void *io_buffer(struct io *io, uint32_t buffer);

@@ -1,5 +1,5 @@
 /* The states of an operation of the ring, of a task of the data threads, of a place of a door and
- * of a query for a name (base/states.h says how to read the tables). */
+ * of a query for a name (base/states.h explains the tables). */
 #ifndef SEAM_IO_STATES_H
 #define SEAM_IO_STATES_H
 

@@ -1,10 +1,10 @@
 /* See io_threads.h. A data thread sleeps in its ring. The owner wakes it by an eventfd that the
- * ring polls, and only if it sleeps or is about to; the threads wake the owner by another one, once
- * for all tasks that came back since it last looked.
+ * ring polls, and only if it sleeps or is about to; the threads wake the owner by another eventfd,
+ * once for all tasks that returned since the owner last checked.
  *
- * Invariant: a queue has room for all items that can be in it: for a task its hand-over and a
- * cancel, and a cancel left over from the time before; for plain work the hand-over alone. A full
- * queue is our bug. */
+ * Invariant: a queue has room for all items that can be in it: for a task, its submission and a
+ * cancel, and a cancel left over from its last submission; for plain work, the submission alone. A
+ * full queue is our bug. */
 #include "seam/io/io_threads.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@
 #define QUEUE_PER_TASK 4u
 #define LINE_BYTES     64 /* of a cache line: words of two writers lie apart */
 
-/* A request to a thread, or a task that came back. */
+/* A request to a thread, or a task that returned. */
 struct item {
     struct io_task *task;
     bool cancel;
@@ -56,7 +56,7 @@ struct io_threads {
     struct io_threads_config config; /* threads: those that exist */
     struct io_op told_op;
     int told_fd;
-    _Atomic bool told; /* the owner was woken and has not looked yet */
+    _Atomic bool told; /* the owner was woken and has not checked yet */
     uint32_t away;
     uint64_t done;
     struct io_thread thread[]; /* as many as were configured */
@@ -84,7 +84,8 @@ static void queue_push(struct queue *q, struct item item)
 
     check(at - atomic_load_explicit(&q->taken, memory_order_acquire) <= q->mask);
     q->item[at & q->mask] = item;
-    /* In one order with `asleep` and `told`, or a sleeper would miss the item. */
+    /* All threads must see this, `asleep` and `told` in one order, or a sleeper would miss the
+     * item. */
     atomic_store_explicit(&q->written, at + 1, memory_order_seq_cst);
 }
 

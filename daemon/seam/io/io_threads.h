@@ -1,12 +1,12 @@
 /* Data threads: they move page bytes, so that the owner thread only decides. The owner submits a
- * task (a scattered receive, a gathered send, or plain work) and is notified when the task is back;
- * in between the task, its msghdr and all that its `work` uses belong to the data thread, and the
+ * task (a scattered receive, a gathered send, or plain work) and is notified when the task returns.
+ * Until then the task, its msghdr and all that its `work` uses belong to the data thread, and the
  * owner does not touch them. Each thread has its own ring (io.h) and two bounded queues with the
  * owner, one each way, with one writer and one reader.
  *
- * Invariant: a task that is away returns exactly once, cancelled or not, and from then on no
- * thread and no kernel touches anything of it. The proofs of quiet wait for that. All functions are
- * for the owner thread; only `work` runs on a data thread. Nothing is allocated after
+ * Invariant: a task that is away returns exactly once, cancelled or not, and from then on no thread
+ * and no kernel touches anything of it. The proofs of quiet wait for that. All functions are for
+ * the owner thread; only `work` runs on a data thread. Nothing is allocated after
  * io_threads_create. The transfers use it. */
 #ifndef SEAM_IO_THREADS_H
 #define SEAM_IO_THREADS_H
@@ -27,10 +27,11 @@ struct io_task {
      * gone: the task returns with -EFAULT. NULL: no preparation. */
     bool (*ready)(struct io_task *task);
     /* On the data thread. For a receive or a send: `res` bytes were moved, more than 0; returns
-     * true if msg names more, which the thread then moves unless the task was cancelled. NULL: that
-     * was all. For plain work: called once; the result is ignored. */
+     * true if msg names more, which the thread then moves unless the task was cancelled. NULL:
+     * there is no more. For plain work: called once; the result is ignored. */
     bool (*work)(struct io_task *task, int32_t res);
-    /* On the owner thread: the task is back. res: of the last operation, as in io.h; 0 for work. */
+    /* On the owner thread: the task has returned. res: of the last operation, as in io.h; 0 for
+     * work. */
     void (*done)(struct io_task *task, int32_t res);
     struct msghdr msg; /* of a receive or a send; msg_flags apply to the call */
 
@@ -48,19 +49,20 @@ struct io_threads_config {
     struct io *io;    /* the owner's */
     uint32_t threads; /* 1 to IO_THREADS_MAX */
     uint32_t tasks;   /* away at a time, at most: receives and sends */
-    uint32_t works;   /* likewise: plain work, which is not cancelled */
+    uint32_t works;   /* the same for plain work, which is not cancelled */
     const char *name; /* of the threads; static, at most 15 bytes */
-    /* On each thread, before it takes a task; returns the name of what is missing, static, which
-     * ends io_threads_create. NULL: nothing to prepare. */
+    /* On each thread, before it takes a task. If it returns the name of a missing resource
+     * (static), io_threads_create fails. NULL: nothing to prepare. */
     const char *(*begin)(void);
 };
 
 /* Bytes that io_threads_create allocates, without stacks and the kernel's share. */
 uint64_t io_threads_bytes(const struct io_threads_config *config);
-/* INTERNAL with *ret_why set if a thread or its ring cannot be made. */
+/* Returns INTERNAL and sets *ret_why if a thread or its ring cannot be made. */
 enum tern_err io_threads_create(const struct io_threads_config *config, struct io_threads **ret,
                                 const char **ret_why);
-/* No task is away. Joins the threads, and runs the owner's ring until it is done with them. */
+/* Joins the threads, and runs the owner's ring until it no longer uses them. No task may be
+ * away. */
 void io_threads_destroy(struct io_threads *threads);
 /* Runs the owner's ring until no task is away, and destroys them. Returns false if one still is at
  * until_ns: its thread stays, and all that it uses must stay: the process exits soon. `threads` may
@@ -68,7 +70,8 @@ void io_threads_destroy(struct io_threads *threads);
 bool io_threads_end(struct io_threads *threads, uint64_t until_ns);
 
 /* Submits the task to a thread: all tasks of one lane use the same thread, and a task keeps its
- * lane. Its `work`, `done` and `msg` are set, and it is not away. fd: -1 for plain work. */
+ * lane. The caller has set its `work`, `done` and `msg`, and it is not away. fd: -1 for plain
+ * work. */
 void io_threads_submit(struct io_threads *threads, struct io_task *task, enum io_task_kind kind,
                        uint32_t lane, int fd);
 /* Cancels a task that is away: it returns soon, with -ECANCELED or its result. Not plain work. */
@@ -76,7 +79,7 @@ void io_threads_cancel(struct io_task *task);
 
 struct io_threads_stats {
     uint32_t threads, away; /* away: tasks */
-    uint64_t done;          /* tasks that came back */
+    uint64_t done;          /* tasks that returned */
 };
 void io_threads_stats(const struct io_threads *threads, struct io_threads_stats *ret);
 

@@ -403,7 +403,7 @@ void io_poll_in(struct io *io, struct io_op *op, int fd, bool multishot)
 }
 
 /* An operation that still waits for room becomes a NOP, whose completion is reported as ECANCELED;
- * so the answer always comes from io_run and never from inside the call. */
+ * so io_run always reports the result, and never the call itself. */
 void io_cancel(struct io *io, struct io_op *op)
 {
     struct io_uring_sqe sqe = {0};
@@ -445,8 +445,8 @@ static bool goes_on(const struct io_op *op, int32_t res)
     return (sqe.len & IORING_POLL_ADD_MULTI) != 0;
 }
 
-/* After a peek at n bytes: reads exactly those, since more may have come, with descriptors. A peek
- * at a message with descriptors returns MSG_CTRUNC. */
+/* After a peek at n bytes: reads exactly those, since more bytes may have arrived, with
+ * descriptors. A peek at a message with descriptors returns MSG_CTRUNC. */
 static int32_t take_seen(struct io *io, const struct io_uring_cqe *cqe,
                          const struct io_uring_sqe *sqe)
 {
@@ -540,8 +540,9 @@ static void submit_and_wait(struct io *io, uint64_t deadline_ns)
     uint64_t now;
 
     if (io_uring_cq_ready(&io->ring) > 0) {
-        /* Completions exist already: no wait, no clock, and no system call but to submit. That also
-         * runs deferred work, which completions at submission could otherwise starve. */
+        /* Completions exist already: no wait, no clock, and no system call except a submission. The
+         * submission also runs deferred work, which completions at submission could otherwise
+         * starve. */
         if (io_uring_sq_ready(&io->ring) > 0)
             io_uring_submit_and_get_events(&io->ring);
         return;
@@ -572,7 +573,7 @@ uint32_t io_run(struct io *io, uint64_t deadline_ns)
     check(!io->running);
     io->running = true;
     wait_flush(io);
-    if (io->waiting.first || deadline_ns == 0) /* an operation that waits for room needs none */
+    if (io->waiting.first || deadline_ns == 0) /* then do not wait: operations need room */
         io_uring_submit_and_get_events(&io->ring);
     else
         submit_and_wait(io, deadline_ns);

@@ -1,5 +1,5 @@
 /* See resolve.h. A lookup is plain work of a data thread (io_threads.h). A thread gets the next
- * lookup only when idle, so a silent name service delays one lookup alone. Invariant: while a lane
+ * lookup only when idle, so a silent name service delays only one lookup. Invariant: while a lane
  * is away, its answer and the host of its query belong to the thread. */
 #include "seam/io/resolve.h"
 

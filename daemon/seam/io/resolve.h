@@ -1,8 +1,8 @@
 /* Resolves names without blocking the owner thread: the system's resolver blocks for as long as a
  * name service takes, and allocates. The resolver has a few data threads of its own, because a
  * worker that waits for a name service would delay checksums. Each slot belongs to one caller and
- * has one lookup at a time, so nothing grows. The owner asks, cancels and receives answers; none of
- * that blocks or allocates. Called by the shell's links. */
+ * has one lookup at a time, so nothing grows. The owner starts and cancels lookups and receives
+ * answers; none of that blocks or allocates. Called by the shell's links. */
 #ifndef SEAM_RESOLVE_H
 #define SEAM_RESOLVE_H
 
@@ -47,7 +47,8 @@ struct resolver_config {
 
 uint64_t resolver_bytes(uint32_t slots); /* of its tables */
 enum tern_err resolver_create(const struct resolver_config *config, struct resolver **ret);
-/* Does not wait for a name service: a thread that does stays, with the memory that it uses. */
+/* Does not wait for a name service: a thread that waits for one stays, with the memory that it
+ * uses. */
 void resolver_destroy(struct resolver *r);
 
 /* Returns false if a cancelled lookup of that slot has not returned yet. The host is copied. */

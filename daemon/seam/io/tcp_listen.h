@@ -1,5 +1,5 @@
 /* Listening TCP sockets: of the control port, of the data port, and of a check of the
- * configuration. Each call resolves a name and so may block: for the start alone. */
+ * configuration. Each call resolves a name and so may block: for use at the start only. */
 #ifndef SEAM_TCP_LISTEN_H
 #define SEAM_TCP_LISTEN_H
 

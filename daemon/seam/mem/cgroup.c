@@ -31,7 +31,8 @@ static void look(const char *folder, struct cgroup_memory *ret)
     ret->left = left < ret->left ? left : ret->left;
 }
 
-/* Writes the process's group; "" if it is not known, or not visible in this namespace. */
+/* Writes the path of the process's group; "" if it is not known, or not visible in this
+ * namespace. */
 static void group_of_process(const char *root, char ret[PATH_MAX])
 {
     char line[PATH_MAX], name[PATH_MAX];

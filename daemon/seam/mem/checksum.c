@@ -39,7 +39,7 @@ void checksum_begin(struct checksum *c)
     c->npart = 0;
 }
 
-/* Whole blocks, or the end of the unit. */
+/* The bytes are whole blocks, or the end of the unit. */
 static void feed_blocks(struct checksum *c, const uint8_t *p, size_t n)
 {
     while (n > 0) {

@@ -1,7 +1,7 @@
 /* X7: the checksum of a unit is XXH3-64 over the XXH3-64 values (little-endian) of its 4 KiB
- * sub-blocks; the last sub-block may be short. The same on the wire, on disk, on the CPU and in a
- * kernel. A receiver hashes each sub-block as soon as it is complete, while it is in cache. Any
- * thread. */
+ * sub-blocks; the last sub-block may be short. It is the same on the wire, on disk, on the CPU and
+ * in a kernel. A receiver hashes each sub-block as soon as it is complete, while it is in cache.
+ * Any thread. */
 #ifndef SEAM_CHECKSUM_H
 #define SEAM_CHECKSUM_H
 
@@ -9,13 +9,13 @@
 
 uint64_t checksum_unit(const void *bytes, size_t n);
 
-/* In the place of a checksum: there is none, so no bytes agree with it. The few units whose real
- * checksum has this value are never shared. */
+/* Stands in place of a checksum that does not exist, so no bytes agree with it. The few units whose
+ * real checksum has this value are never shared. */
 #define CHECKSUM_NONE 0
 
-/* A unit that arrives in pieces of any length: begin, feed, end. The end of a piece that does not
- * fill a block is copied until the block is whole. The struct is the caller's and needs no
- * clean-up. */
+/* A unit that arrives in pieces of any length: begin, feed, end. If the end of a piece does not
+ * fill a block, its bytes are copied until the block is whole. The struct is the caller's and needs
+ * no clean-up. */
 #define CHECKSUM_LEAVES     64  /* block values kept before they are folded into the state */
 #define CHECKSUM_FOLD_BYTES 640 /* room for an XXH3 state, aligned by hand inside */
 struct checksum {
@@ -31,7 +31,8 @@ void checksum_begin(struct checksum *c);
 void checksum_feed(struct checksum *c, const void *bytes, size_t n);
 uint64_t checksum_end(struct checksum *c);
 
-/* The bytes [*ret_from, returned end) of a page's unit k: equal shares, the last has the rest. */
+/* Returns the end of a page's unit k, which begins at *ret_from. Units are equal shares; the last
+ * has the rest. */
 static inline uint64_t checksum_unit_span(uint64_t page_bytes, uint32_t units, uint32_t k,
                                           uint64_t *ret_from)
 {

@@ -25,7 +25,7 @@ struct mem_far;
 #define MEM_WORKERS_MAX  256
 #define MEM_GPUS_MAX     64u /* that regions may lie on */
 #define MEM_DEVICE_BYTES 64  /* of a device's UUID, with the NUL */
-#define MEM_PCI_BYTES    20  /* of its PCI address, likewise */
+#define MEM_PCI_BYTES    20  /* of its PCI address, with the NUL */
 /* One page for each engine: u64 done_step of rank r at 64 * r; u64 incarnation at 64 * RANKS_MAX;
  * then, at 64 * (RANKS_MAX + 1), the u64 step that the daemon waits for, 0 for none. */
 #define CONTROL_BYTES 8192
@@ -48,32 +48,32 @@ struct mem_config {
     const char *cuda_library;
     bool no_peers; /* copies between GPUs go through memory of the host; peer access is not tried */
     uint32_t device_wait_ms; /* for a piece of a copy, before a GPU is lost; 0: a long time */
-    uint32_t fault_copy_corrupt_every; /* fault injection: flip one byte in what every so-many-th
-                                          copy job writes, before it is hashed; 0: never */
-    bool fault_checks_on_owner;        /* likewise: turn records are looked at where they are asked
-                                          for, so that what the workers are for can be measured */
+    uint32_t fault_copy_corrupt_every; /* fault injection: each n-th copy job writes one wrong byte,
+                                          before the copy is hashed; 0: never */
+    bool fault_checks_on_owner; /* fault injection: the owner checks turn records, so that the
+                                   effect of the workers can be measured */
 };
 
-/* What mem_create will allocate of the host's memory: for regions in it, host tiers, record memory,
- * and for checksums, jobs, control pages and copies to devices. */
+/* Computes the host memory that mem_create will allocate: for regions in it, host tiers, record
+ * memory, and (ret_tables) for checksums, jobs, control pages and copies to devices. */
 void mem_bytes(const struct mem_config *config, uint64_t *ret_pages, uint64_t *ret_host,
                uint64_t *ret_records, uint64_t *ret_tables);
-/* *ret_why says what failed and what to do (too little memory, RLIMIT, no memfd). */
+/* *ret_why has the failure and what to do (too little memory, RLIMIT, no memfd). */
 enum tern_err mem_create(const struct mem_config *config, struct mem **ret, const char **ret_why);
 void mem_destroy(struct mem *mem); /* joins the workers */
 
 int mem_event_fd(const struct mem *mem); /* readable when mem_poll has something */
-/* Emits what the workers finished: EV_SEALED, EV_ZEROED, EV_COPIED. The caller sets now_ns. */
+/* Emits the results of finished jobs: EV_SEALED, EV_ZEROED, EV_COPIED. The caller sets now_ns. */
 void mem_poll(struct mem *mem, void (*emit)(void *ctx, struct event *event), void *ctx);
 
 /* Sets where a pool lies, before its first page is used, and again for each pool that opens in that
  * slot. `region`: the tenant's region of each rank; NULL: r for rank r. `transfer_regions`: the
- * regions that transfers carry: all, or 1 where all have the same bytes. From here on a region is
+ * regions that transfers carry: all, or 1 if all have the same bytes. From here on a region is
  * numbered by its rank: 0 is that of rank 0. */
 void mem_pool_set(struct mem *mem, uint32_t pool, enum tier tier, uint32_t tenant, uint64_t offset,
                   uint64_t bytes, uint32_t regions, const uint8_t *region,
                   uint32_t transfer_regions, uint32_t ngroups, const struct group_layout *groups);
-/* Where a pool lies, and its layout. */
+/* The place of a pool, and its layout. */
 struct pool_place {
     uint64_t bytes; /* in one region */
     enum tier tier;
@@ -83,7 +83,7 @@ struct pool_place {
     const struct mem_far *far; /* access to its bytes; NULL: by the CPU */
     uint32_t brought_entry_bytes;
     uint64_t page_bytes_min;
-    /* The lists, of which a worker's job's copy has the first `regions` and `ngroups`. */
+    /* The lists. The copy in a worker's job has only the first `regions` and `ngroups` entries. */
     uint8_t *base[RANKS_MAX];  /* first byte of the pool in each rank's region */
     uint8_t region[RANKS_MAX]; /* the tenant's region of each rank */
     /* In each region, the checksums that engines bring (base/brought.h): entries of
@@ -106,10 +106,10 @@ static inline const struct group_layout *mem_group(const struct mem *mem, uint32
 /* For mem_touch.h, and for the kernel where mem_far_at returns NULL. */
 void *mem_page(const struct mem *mem, uint32_t pool, uint32_t region, uint32_t group,
                uint32_t index);
-/* Copies an arrived, verified page and its checksums to the regions that transfers do not carry.
- * Any thread that has the page in work. Returns false if memory of those regions is gone. */
+/* Copies an arrived, verified page and its checksums to the regions that transfers do not carry. On
+ * any thread that is processing the page. Returns false if memory of those regions is gone. */
 bool mem_spread(struct mem *mem, uint32_t pool, const struct page_at *page);
-/* What a transfer carries of one page: bytes, and their checksums. */
+/* Return the bytes of one page that a transfer carries, and the number of their checksums. */
 static inline uint64_t mem_transfer_bytes(const struct mem *mem, uint32_t pool, uint32_t group)
 {
     return mem_group(mem, pool, group)->page_bytes * mem_place(mem, pool)->transfer_regions;
@@ -123,8 +123,9 @@ uint32_t mem_page_records(const struct mem *mem); /* as configured */
 uint8_t *mem_region_base(const struct mem *mem, uint32_t tenant, uint32_t region,
                          uint64_t *ret_bytes);
 uint32_t mem_region_count(const struct mem *mem, uint32_t tenant);
-/* So many bytes at the beginning of each region belong to no page: a pool that has them begins with
- * them, and slab 0 of a pool, which is at least a page, is never used. 0: not known. */
+/* Returns how many bytes at the beginning of each region belong to no page: a pool that has these
+ * bytes begins with them, and slab 0 of a pool, which is at least a page long, is never used. 0:
+ * not known. */
 uint64_t mem_unheld_bytes(const struct mem *mem);
 /* The UUID of a region's GPU, and the bytes that processes map of the region; NULL: memory of the
  * host. *ret_lost: the GPU has failed, so nobody may map it. Either output may be NULL. */
@@ -135,8 +136,8 @@ const char *mem_region_device(const struct mem *mem, uint32_t tenant, uint32_t r
  * exists. UNSUPPORTED: *ret_why says what is missing, and is valid until the next call. */
 enum tern_err mem_region_export(struct mem *mem, uint32_t tenant, uint32_t region, bool pcie,
                                 int *ret_fd, const char **ret_why);
-/* Where engines leave checksums of the pages that they wrote in the region, for a pool that begins
- * at `offset` of the region (base/brought.h). */
+/* The place where engines store the checksums of pages that they wrote in the region, for a pool
+ * that begins at `offset` of the region (base/brought.h). */
 struct mem_brought {
     int fd;          /* borrowed */
     uint64_t offset; /* of the pool's first entry */
@@ -160,8 +161,8 @@ struct mem_device_view {
     } facts; /* as they were at the start */
 };
 bool mem_device_view(const struct mem *mem, uint32_t device, struct mem_device_view *ret);
-/* Why copies between two GPUs that memory lies on go through memory of the host; NULL: they use
- * peer access. Any thread. */
+/* Returns why copies between two GPUs that memory lies on go through memory of the host. NULL: they
+ * use peer access. Any thread. */
 const char *mem_no_peers(const struct mem *mem, uint32_t device, uint32_t other);
 /* Returns a GPU that was lost since the last call, and why. Returns false if there is none. */
 bool mem_device_lost(struct mem *mem, const char **ret_uuid, const char **ret_why);
@@ -183,8 +184,8 @@ void mem_copy(struct mem *mem, struct copy_id job, uint32_t from_pool, uint32_t 
 /* Checks a turn record that its engine has written: EV_RECORD_CHECKED. The job is copied. */
 void mem_check_record(struct mem *mem, const struct record_job *job);
 
-/* Starts the jobs of the four calls above, which wake no thread: many small jobs of one turn then
- * cost one wake. */
+/* Starts the jobs of the four calls above, which wake no thread themselves, so that many small jobs
+ * of one turn cost one wake. */
 void mem_start(struct mem *mem);
 /* Returns true if jobs of these calls wait for mem_start. */
 bool mem_has_unstarted(const struct mem *mem);
@@ -199,7 +200,8 @@ uint64_t mem_done_step(struct mem *mem, uint32_t tenant, uint32_t engine, uint32
 /* Asks the ranks of the engine to ring when they reach `step`; 0: not to. Read done_step after this
  * call: a rank that had reached the step before does not ring. */
 void mem_want_step(struct mem *mem, uint32_t tenant, uint32_t engine, uint64_t step);
-/* Zeroes the steps, not the incarnation: now, or before the next read if it may not touch now. */
+/* Zeroes the steps, not the incarnation: now, or before the next read if the owner may not touch
+ * the page now. */
 void mem_control_reset(struct mem *mem, uint32_t tenant, uint32_t engine);
 
 struct mem_stats {
@@ -208,7 +210,7 @@ struct mem_stats {
     uint32_t devices, devices_lost, devices_with_kernels;
     struct mem_far_work {
         uint64_t sums_by_kernels, sums_by_copies; /* checksums of their pages */
-        uint64_t sums_by_engine; /* taken from those that engines left with commits */
+        uint64_t sums_by_engine; /* taken from those that engines computed for commits */
         uint64_t rows_by_kernels, rows_by_copies; /* stretches of pages, packed and unpacked */
         /* Bytes moved within a device, by peer access, and through memory of the host. */
         uint64_t moved_within, moved_by_peer, moved_staged;
@@ -216,7 +218,7 @@ struct mem_stats {
     uint64_t host_bytes; /* of their host tiers */
     uint64_t record_bytes, records_checked;
     uint64_t huge_page_bytes, sealed_pages, zeroed_bytes, queue_high_water;
-    uint64_t copied_pages, copied_bytes; /* between the tiers, by jobs that went well */
+    uint64_t copied_pages, copied_bytes; /* between the tiers, by jobs that succeeded */
     uint64_t copies_corrupt;             /* jobs whose copy did not agree with the checksums */
     uint64_t copies_spoilt;              /* jobs that fault_copy_corrupt_every has hit */
     uint64_t faults; /* touches of pages whose backing was gone: a client did that (fault 40), or

@@ -1,5 +1,6 @@
-/* Memory that the CPU does not reach, and plain memory that may vanish while it is copied: the base
- * of mem_touch.h and of the threads that hash and copy pages. Knows no regions or pools. */
+/* Access to memory that the CPU does not reach, and to plain memory that may vanish while it is
+ * copied: the base of mem_touch.h and of the threads that hash and copy pages. Independent of
+ * regions and pools. */
 #ifndef SEAM_MEM_FAR_H
 #define SEAM_MEM_FAR_H
 
@@ -7,7 +8,7 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
-/* n bytes in host memory, valid until the call returns. Returns false to refuse further pieces. */
+/* Gets n bytes in host memory, valid until it returns. Returns false to refuse further pieces. */
 typedef bool mem_piece(void *ctx, uint8_t *bytes, uint64_t n);
 
 /* Pages of equal length in memory that the CPU does not reach: page list[i] lies at base + list[i]
@@ -20,8 +21,8 @@ struct mem_far_pages {
 };
 
 /* Memory that the CPU does not reach. Its addresses are not host addresses. The calls return false
- * if the device is lost or a piece was refused. Pieces come in order; each but the last is a
- * multiple of CHECKSUM_BLOCK long. */
+ * if the device is lost or a piece was refused. Pieces follow in order; the length of each but the
+ * last is a multiple of CHECKSUM_BLOCK. */
 struct mem_far {
     void *ctx;
     bool (*holds)(void *ctx, const void *at);
@@ -38,10 +39,11 @@ struct mem_far {
     bool (*sums)(void *ctx, const struct mem_far_pages *pages, uint64_t *ret);
 };
 
-/* n bytes between memory that the CPU reaches, pages or not. Returns false if a page is gone. */
+/* Copies n bytes between memory that the CPU reaches, pages or not. Returns false if a page is
+ * gone. */
 bool mem_near_copy(void *to, const void *from, uint64_t n);
 
-/* All n bytes at once, of far memory. */
+/* Copy all n bytes from or to far memory at once. */
 bool mem_far_get(const struct mem_far *far, void *to, const void *at, uint64_t n);
 bool mem_far_put(const struct mem_far *far, void *at, const void *from, uint64_t n);
 

@@ -1,7 +1,7 @@
 /* See mem_fault.h. The table is written only at start and at the end; the handler reads it on the
  * thread that touched the page. The signal comes from the thread's own load or store, so the jump
  * out of the handler interrupts only that touch. Faults outside the table or outside mem_fault_try
- * go to the previous handler, or kill as they should. */
+ * go to the previous handler, or kill the process. */
 #include "seam/mem/mem_fault.h"
 
 #include <pthread.h>

@@ -55,13 +55,13 @@ struct mem {
     uint64_t *sums;          /* owned, page_records * sums_per_page */
     struct workers *workers;
     struct cuda *cuda;              /* owned; NULL: no memory of GPUs */
-    struct workers *device_workers; /* owned; for pools on them; NULL likewise */
+    struct workers *device_workers; /* owned; for pools on GPUs; NULL: none */
     const struct cuda_region *on_device[MEM_TENANTS_MAX][RANKS_MAX]; /* borrowed from it */
     uint64_t devices_told; /* a bit for each device whose loss was reported */
     int event_fd;
     uint64_t copies;                        /* jobs so far */
     struct mem_stats stats;                 /* without the devices' part, and without faults */
-    uint64_t untouched_ns[MEM_TENANTS_MAX]; /* until then the owner touches none of that tenant */
+    uint64_t untouched_ns[MEM_TENANTS_MAX]; /* the owner touches no control page before then */
 };
 
 static uint64_t tier_bytes(const struct tenant_config *t, enum tier tier)
@@ -74,7 +74,7 @@ static bool on_devices(const struct mem_config *c, uint32_t tenant)
     return c->device[tenant] != NULL;
 }
 
-/* Regions on devices: an upper bound of the number of devices. */
+/* Returns the number of regions on devices, an upper bound of the number of devices. */
 static uint32_t device_regions(const struct mem_config *c)
 {
     uint32_t n = 0;
@@ -106,7 +106,7 @@ static enum tern_err config_check(const struct mem_config *c, const char **ret_w
     return ok ? TERN_OK : TERN_INVALID;
 }
 
-/* Units of a page in one region, if all regions have as many. */
+/* Returns the units of a page in one region, if all regions have equally many. */
 static uint32_t brought_units(const struct mem_config *c, uint32_t tenant)
 {
     uint32_t units = c->sums_per_page / c->tenant[tenant].regions;
@@ -175,7 +175,7 @@ static enum tern_err create_on_devices(struct mem *mem, uint32_t tenant, const c
     return TERN_OK;
 }
 
-/* Creates n regions; none without bytes. */
+/* Creates n regions; none if `bytes` is 0. */
 static enum tern_err create_each(struct mem *mem, struct region *r, uint32_t n,
                                  enum region_kind kind, uint64_t bytes, uint64_t *total,
                                  const char **ret_why)
@@ -320,7 +320,7 @@ void mem_destroy(struct mem *mem)
 
 /* ------------------------------------------------------------------ pools and pages */
 
-/* Where the entries of a pool at `offset` of its region begin. */
+/* Returns where the entries of a pool at `offset` of its region begin. */
 static uint64_t brought_at(const struct mem *mem, uint32_t tenant, uint64_t offset)
 {
     return brought_entry(offset, mem->config.page_bytes_min) *
@@ -414,7 +414,7 @@ uint32_t mem_region_count(const struct mem *mem, uint32_t tenant)
     return mem->config.tenant[tenant].regions;
 }
 
-/* The view of the region's GPU. Returns false for memory of the host. */
+/* Gets the view of the region's GPU. Returns false for memory of the host. */
 static bool region_view(const struct mem *mem, uint32_t tenant, uint32_t region,
                         struct mem_device_view *ret)
 {
@@ -654,8 +654,9 @@ static void control_access(void *ctx)
 }
 
 /* Invariant: the owner touches control pages here only. A page that cannot get a hole is resident,
- * so the touch never waits. Otherwise a wait of w, unless by preemption, keeps the owner from the
- * tenant's control pages for WAIT_SHARE * w. Returns false if the page is untouched or gone. */
+ * so the touch never waits. After any other wait of w, unless it was a preemption, the owner does
+ * not touch the tenant's control pages for WAIT_SHARE * w. Returns false if the page is untouched
+ * or gone. */
 static bool control_touch(struct mem *mem, uint32_t tenant, const struct region *control,
                           struct control_touch *t)
 {
@@ -707,7 +708,7 @@ uint64_t mem_done_step(struct mem *mem, uint32_t tenant, uint32_t engine, uint32
     check(rank < RANKS_MAX);
     if (control->stale)
         mem_control_reset(mem, tenant, engine);
-    /* A page that cannot be read has no step done. */
+    /* If the page cannot be read, no step counts as done. */
     return !control->stale && control_touch(mem, tenant, control, &t) ? t.value : 0;
 }
 

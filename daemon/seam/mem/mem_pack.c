@@ -22,7 +22,7 @@ static void pack_touch(void *ctx)
         uint64_t n = s->iov_len < p->left ? s->iov_len : p->left;
         uint8_t *packed = p->packed;
 
-        p->left -= n; /* after lost memory, resume behind it */
+        p->left -= n; /* skip lost memory, and resume after it */
         p->packed += n;
         if (p->unpack)
             memcpy(s->iov_base, packed, n);

@@ -12,8 +12,8 @@
 
 /* Returns true if the kernel does not reach some stretch, so that all must be packed. */
 bool mem_pack_needed(const struct mem *mem, const struct iovec *stretches, uint32_t n);
-/* Copies the first n bytes of the stretches. Returns false if memory of one is gone: its bytes are
- * skipped, the others were copied. */
+/* Copies the first n bytes of the stretches. Returns false if memory of a stretch is gone: its
+ * bytes are skipped, and the others are copied. */
 bool mem_pack(const struct mem *mem, uint8_t *packed, const struct iovec *stretches, uint64_t n);
 bool mem_unpack(const struct mem *mem, const struct iovec *stretches, const uint8_t *packed,
                 uint64_t n);

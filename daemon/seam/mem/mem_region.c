@@ -1,6 +1,6 @@
 /* See mem_region.h. Invariant: a descriptor leaves here only after its memory is fully allocated,
  * its size is sealed, and its pages are fixed where the kernel can do that, so that no client can
- * take a page away from under the daemon. A private region never has a descriptor. */
+ * remove a page that the daemon uses. A private region never has a descriptor. */
 #include "seam/mem/mem_region.h"
 
 #include <errno.h>
@@ -142,7 +142,7 @@ static bool region_fill(struct region *r, struct workers *workers, bool huge)
     return true;
 }
 
-/* A private region is watched as well: lost memory costs one page. */
+/* A private region is watched as well, so that lost memory costs only one page. */
 static enum tern_err region_watch(struct region *r, const char **ret_why)
 {
     if (!mem_fault_watch(r->base, r->bytes, r->hugetlb ? HUGE_BYTES : PAGE_BYTES,

@@ -27,18 +27,19 @@ struct region {
 #define REGION_NONE ((struct region){.fd = -1})
 
 /* `huge` (never for CONTROL): huge pages of the hugetlb pool first, then transparent ones, plain
- * pages otherwise. On failure *ret_why says what failed and what to do, and the caller must still
+ * pages otherwise. On failure *ret_why has the reason and what to do, and the caller must still
  * call region_close. */
 enum tern_err region_create(struct region *r, enum region_kind kind, uint64_t bytes, bool huge,
                             struct workers *workers, const char **ret_why);
 void region_close(struct region *r); /* also of a region that was never created, or only in part */
 
-/* Refuses memory that does not fit, since Linux allocates more than there is and kills later. */
+/* Refuses memory that does not fit, since Linux grants more than there is and kills processes
+ * later. */
 enum tern_err region_memory_suffices(uint64_t need, const char **ret_why);
 
 uint64_t region_huge_bytes(void); /* in huge pages of this process, by the kernel's count */
 
-/* For a system call that just failed: its purpose, its error and what to do about it. */
+/* Describes a system call that just failed: its purpose, its error and what to do about it. */
 enum tern_err region_why(const char *what, const char **ret_why);
 
 #endif

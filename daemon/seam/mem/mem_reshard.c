@@ -85,7 +85,7 @@ static uint64_t unit_sum(struct landing *l, const struct reshard_unit *whole)
     return checksum_end(&sum);
 }
 
-/* Verifies all units of a source page that count. sums: of that page. */
+/* Verifies all units of a source page that moved bytes. sums: of that page. */
 static bool page_verified(struct landing *l, uint32_t page, const uint64_t *sums)
 {
     const struct reshard_layout *from = l->way->from;
@@ -125,7 +125,7 @@ static void rows_spread(struct landing *l)
     l->row_bytes = 0;
 }
 
-/* Spreads a row that is longer than what is packed at a time. */
+/* Spreads a row that is too long to be packed at once. */
 static void row_spread(struct landing *l, uint8_t *there, const uint8_t *here, uint64_t n)
 {
     for (uint64_t at = 0; at < n && !l->lost; at += sizeof l->packed) {

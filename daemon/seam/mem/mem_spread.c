@@ -3,7 +3,7 @@
 
 #include "seam/mem/mem_touch.h"
 
-/* A GPU hashes the copy: the bytes came over a bus, by peer access or not. */
+/* A GPU hashes the copy: the bytes arrived over a bus, by peer access or not. */
 bool mem_spread(struct mem *mem, uint32_t pool, const struct page_at *page)
 {
     const struct pool_place *place = mem_place(mem, pool);

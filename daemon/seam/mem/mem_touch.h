@@ -13,10 +13,11 @@ const struct mem_far *mem_far(const struct mem *mem);
 /* NULL: the CPU reaches `at`. */
 const struct mem_far *mem_far_at(const struct mem *mem, const void *at);
 
-/* `at` is page memory, `to` and `from` are not. Returns false if a page is gone: it is left out. */
+/* `at` is page memory, `to` and `from` are not. Returns false if a page is gone: that page is left
+ * out. */
 bool mem_get(const struct mem *mem, void *to, const void *at, uint64_t n);
 bool mem_put(const struct mem *mem, void *at, const void *from, uint64_t n);
-/* From one page to another, in any memory. */
+/* Copies from one page to another, in any memory. */
 bool mem_move(const struct mem *mem, void *to, const void *from, uint64_t n);
 
 #endif

@@ -1,6 +1,6 @@
-/* Verifies a page that arrives. A transport, which writes the page's bytes, reports how far they
- * have come and never looks at them; the memory compares them with the checksums that travelled
- * with them. Host memory is hashed piece by piece, while the bytes are in cache, on the thread that
+/* Verifies a page that arrives. A transport, which writes the page's bytes, reports how many have
+ * arrived and never reads them; the memory compares them with the checksums that were sent with
+ * them. Host memory is hashed piece by piece, while the bytes are in cache, on the thread that
  * receives them: mem_verify_begin to mem_verify_landed may run on a data thread, one thread at a
  * time for a page.
  *
@@ -12,17 +12,17 @@
 #include "seam/mem/checksum.h"
 #include "seam/mem/mem.h"
 
-/* A page in work. The struct is the caller's and needs no clean-up. */
+/* A page that is being verified. The struct is the caller's and needs no clean-up. */
 struct mem_verify {
     struct mem *mem;           /* borrowed */
     const struct mem_far *far; /* access to its bytes; NULL: by the CPU */
     const uint64_t *sums;      /* borrowed: expected checksums, [region * units + unit] */
     struct page_at page;
     uint32_t pool, regions, units;
-    uint32_t region, unit; /* in work */
+    uint32_t region, unit; /* the current ones */
     uint64_t page_bytes;
-    uint64_t hashed;  /* bytes, of the region in work */
-    uint64_t in_unit; /* bytes, of the unit in work */
+    uint64_t hashed;  /* bytes, of the current region */
+    uint64_t in_unit; /* bytes, of the current unit */
     bool wrong;
     struct checksum sum;
 };

@@ -56,7 +56,7 @@ static FILE *node_file(const char *sys, int node, const char *name)
     return fopen(path, "re");
 }
 
-/* A list as "0-3,8-11". */
+/* Parses a list such as "0-3,8-11". */
 static int list_meets(FILE *f, const cpu_set_t *set)
 {
     int first, last, c = ',';

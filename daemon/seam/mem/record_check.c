@@ -56,7 +56,7 @@ static void hash_note(struct look *l)
     }
 }
 
-/* Hashes in parts that end at the next requested length. */
+/* Hashes the ids in parts, each up to the next requested length. */
 static bool feed(struct look *l, const uint32_t *ids, uint32_t n)
 {
     while (n > 0) {

@@ -1,7 +1,6 @@
 /* A worker's check of a turn record that an engine has written (M10): token ids are in range,
  * log-probabilities are finite, and the list is hashed at the requested lengths. The check covers
- * the present bytes; whether the engine leaves them so is up to the engine, since the record is its
- * session's. */
+ * the present bytes; the engine can still change them, since the record is its session's. */
 #ifndef SEAM_RECORD_CHECK_H
 #define SEAM_RECORD_CHECK_H
 

@@ -1,8 +1,7 @@
 /* See workers.h. One mutex guards the queues and the jobs' counters; it is held for a few
  * instructions and never while bytes are touched. The owner takes the mutex once a turn for all
  * jobs that its steps queued, because threads that finish small jobs take it all the time. Jobs lie
- * in a fixed number of slots: a full queue is a bug of the core, which limits its jobs, and not a
- * case to handle. */
+ * in a fixed number of slots. The core limits its jobs, so a full queue is a bug of the core. */
 #include "seam/mem/workers.h"
 
 #include <pthread.h>
@@ -35,7 +34,7 @@ struct workers {
     uint32_t njobs, queued;
     struct fifo unused, fresh; /* the owner's alone. fresh: until workers_start */
     struct fifo finished, seals, copies, others;
-    uint64_t first_ns;    /* for so long seals and copies go before waiting others */
+    uint64_t first_ns;    /* for this long seals and copies go before waiting others */
     uint32_t others_runs; /* under way: at most one is begun before a seal or a copy */
     uint64_t turns, turn[2 * MEM_TENANTS_MAX]; /* of others: each holder's last turn */
     struct mem_stats *stats;                   /* borrowed; the owner's alone */
@@ -73,7 +72,7 @@ static struct job *next_other(struct workers *w)
     return next;
 }
 
-/* Caller holds the lock. Returns the next job, and which of its items the caller does. */
+/* Caller holds the lock. Returns the next job, and the items of it that the caller must do. */
 static struct job *take_run(struct workers *w, uint64_t *ret_first, uint64_t *ret_n)
 {
     bool other = w->others.first && w->others_runs == 0 && w->first_ns == 0;
@@ -106,8 +105,8 @@ static void note_time(struct workers *w, const struct job *job, uint64_t took_ns
     }
 }
 
-/* Caller holds the lock. Returns true if the caller is to wake the owner, without the lock, which
- * the owner takes first of all. */
+/* Caller holds the lock. Returns true if the caller must then wake the owner, after releasing the
+ * lock, which the owner takes first of all. */
 static bool finish_run(struct workers *w, struct job *job, uint64_t n, bool ok)
 {
     const bool first = !w->finished.first;
@@ -266,7 +265,7 @@ void workers_start(struct workers *w)
         return;
     pthread_mutex_lock(&w->lock);
     while ((job = fifo_pop(&w->fresh, struct job, link))) {
-        if (job->done == job->items) { /* without items, or the owner did them */
+        if (job->done == job->items) { /* it has no items, or the owner did them */
             finished = finish_run(w, job, 0, true) || finished;
         } else {
             fifo_push(list_of(w, job->kind), &job->link);
@@ -399,8 +398,8 @@ static void job_event(struct workers *w, const struct job *job, struct event *re
     }
 }
 
-/* Takes the first finished job and, if it is a seal, the seals right behind it: at most `most`
- * jobs. Returns how many. */
+/* Takes the first finished job and, if it is a seal, the seals right after it: at most `most` jobs.
+ * Returns how many. */
 static uint32_t next_event(struct workers *w, uint32_t most, struct event *ret)
 {
     struct job *job;

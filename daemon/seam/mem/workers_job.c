@@ -1,8 +1,8 @@
 /* See workers_job.h. A unit is copied in blocks that are hashed in the target, while they are in
- * cache: the checksum covers the bytes that were written, whoever writes the source meanwhile. A
- * unit stops at a page whose backing is gone: a seal then has no checksum, which no copy and no
- * peer accepts, and a copy is wrong. Pages of a device are done whole, several at a time, since
- * each call waits for the device. */
+ * cache: the checksum covers the bytes that were written, even if somebody writes the source
+ * meanwhile. A unit stops at a page whose backing is gone. A seal then has no checksum, so no copy
+ * and no peer accepts the page; a copy is reported as wrong. Pages of a device are processed whole,
+ * several at a time, since each call waits for the device. */
 #include "seam/mem/workers_job.h"
 
 #include <assert.h>
@@ -18,7 +18,7 @@
 #define MADV_COLLAPSE 25
 #endif
 
-#define UNITS_PIECE_BYTES    (128u << 10) /* taken by a thread at once: a job spreads over all */
+#define UNITS_PIECE_BYTES    (128u << 10) /* taken by a thread at once; a job uses all threads */
 #define FAR_PAGES            16u          /* of a device, sealed by a thread at once */
 #define FAR_SUMS             512u         /* of several pages, on the stack */
 #define COPY_BLOCK_BYTES     (64u << 10)  /* whole CHECKSUM_BLOCKs; fits a core's cache */
@@ -29,8 +29,8 @@
 
 static_assert(COPY_BLOCK_BYTES % CHECKSUM_BLOCK == 0, "checksum_feed takes whole blocks");
 
-/* Items count (page, region, unit), unit fastest; groups may differ in units, so an item is found
- * by walking the pages, of which there are at most SEAL_PAGES_MAX. */
+/* Items are numbered by (page, region, unit), the unit fastest. Groups may differ in units, so an
+ * item is found by a walk over the pages, of which there are at most SEAL_PAGES_MAX. */
 static uint64_t units_items(const struct job *job)
 {
     uint64_t items = 0;
@@ -54,7 +54,7 @@ static uint64_t *sum_of(const struct job *job, const struct page_at *page, uint3
     return &job->sums[(size_t)page->record * job->sums_per_page + region * units + unit];
 }
 
-/* Access to the bytes, if either end of the job is not memory of the host; else NULL. */
+/* Returns access to the bytes, if either end of the job is not memory of the host; else NULL. */
 static const struct mem_far *far_of(const struct job *job)
 {
     if (job->place.far || job->kind != JOB_COPY)
@@ -75,7 +75,7 @@ static bool far_spoil(const struct mem_far *far, uint8_t *page)
 struct near_sums {
     const struct group_layout *group;
     uint8_t *page;
-    bool spoil; /* fault injection: the first byte goes wrong */
+    bool spoil; /* fault injection: the first byte is corrupted */
     uint64_t *ret;
 };
 
@@ -192,7 +192,7 @@ static bool far_seal(const struct job *job, uint32_t region, const uint32_t *at,
 }
 
 /* Seals pages [first, first + n) of the job, at most FAR_PAGES: takes brought checksums, and
- * computes the others by groups, as many together as there is room for. */
+ * computes the others by groups, as many at a time as there is room for. */
 static bool far_seals(struct job *job, uint32_t region, uint32_t first, uint32_t n)
 {
     bool ok = true;
@@ -214,7 +214,8 @@ static bool far_seals(struct job *job, uint32_t region, uint32_t first, uint32_t
     return ok;
 }
 
-/* Items count (region, page), page fastest: pages that follow each other lie on the same device. */
+/* Items are numbered by (region, page), the page fastest, so that successive pages lie on the same
+ * device. */
 static bool far_run(struct job *job, uint64_t item, uint64_t n)
 {
     bool ok = true;
@@ -340,8 +341,8 @@ static uint64_t range_items(const struct job *job)
 static bool populate(uint8_t *at, uint64_t n, bool huge)
 {
     if (huge) {
-        /* Advice only: what does not become a huge page is populated with small ones, and mem
-         * reports it. A page must exist for its surroundings to be collapsed around it. */
+        /* Advice only: memory that does not become huge pages is populated with small ones, and mem
+         * reports it. One page must exist before the memory around it can be collapsed. */
         madvise(at, n, MADV_HUGEPAGE);
         for (uint64_t i = 0; i + HUGE_BYTES <= n; i += HUGE_BYTES)
             *(volatile uint8_t *)(at + i) = 0;

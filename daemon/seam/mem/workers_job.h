@@ -1,6 +1,6 @@
 /* The jobs of the workers and their work on bytes, piece by piece: hashing, copying between the
- * tiers, zeroing, populating. Any number of threads do items of one job at a time; nothing here
- * takes a lock. Only workers.c uses this. */
+ * tiers, zeroing, populating. Any number of threads work on items of one job at a time; nothing
+ * here takes a lock. Only workers.c uses this. */
 #ifndef SEAM_WORKERS_JOB_H
 #define SEAM_WORKERS_JOB_H
 
@@ -32,12 +32,13 @@ struct job {
     bool spoil;               /* COPY: fault injection, one byte is wrong */
     bool failed;              /* POPULATE: no memory. COPY: wrong bytes */
     _Atomic uint32_t brought; /* SEAL: checksums that an engine brought */
-    /* SEAL, COPY: units; pages where far; otherwise pieces of the range. */
+    /* Items are units for SEAL and COPY (pages, if the memory is far); otherwise pieces of the
+     * range. */
     uint64_t items, taken, done;
     struct fifo_link link;
 };
 
-/* The number of the job's items; set once all else of the job is set. */
+/* The number of the job's items; set it after all other fields of the job. */
 uint64_t job_items(const struct job *job);
 /* How many of the items not yet taken a thread should take at once. */
 uint64_t job_run_length(const struct job *job);

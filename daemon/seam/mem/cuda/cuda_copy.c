@@ -4,8 +4,8 @@
  * memory, which is never used again.
  *
  * Within a device, and between two with peer access (cuda_peers.c), a copy is one call, in a lane
- * of the target device. Between others it uses a lane of each, so that either device accesses only
- * its own lane's pinned memory, and a failure loses only that device. */
+ * of the target device. Between other devices it uses a lane of each, so that either device
+ * accesses only its own lane's pinned memory, and a failure loses only that device. */
 #include "seam/mem/cuda/cuda_state.h"
 
 #include <stdio.h>
@@ -16,8 +16,8 @@
 #include "seam/io/io.h"
 #include "seam/own_threads.h"
 
-#define SPINS  200u   /* looks at an event without a pause: about as long as a piece takes */
-#define NAP_NS 20000u /* between later looks */
+#define SPINS  200u   /* polls of an event without a pause: about as long as a piece takes */
+#define NAP_NS 20000u /* between later polls */
 #define MS_NS  UINT64_C(1000000)
 
 void cuda_lose(struct cuda_device *d, const char *call, const char *error)
@@ -279,7 +279,7 @@ static bool copy_direct(struct cuda_device *d, uint8_t *to, const uint8_t *from,
     return cuda_did(d, "cuMemcpyDtoDAsync", result) && ok;
 }
 
-/* A copy with a lane of either device; calls for each are made in its own context. */
+/* A copy with a lane of each device; calls for a device are made in its own context. */
 struct staged {
     struct copy from, to;
     uint64_t at; /* bytes staged so far */
@@ -311,7 +311,7 @@ static bool piece_staged(void *ctx, uint8_t *bytes, uint64_t n)
     return copy_enter(&s->from) && ok;
 }
 
-/* Takes a lane of either device, in the order of the devices. */
+/* Takes a lane of each device, in the order of the devices. */
 static bool staged_begin(struct staged *s)
 {
     bool up = s->from.device < s->to.device;
@@ -348,7 +348,7 @@ static bool far_move(void *ctx, void *to, const void *from, uint64_t n)
     struct cuda_device *d = cuda_device_at(c, to), *s = cuda_device_at(c, from);
     bool peers = d != s && cuda_pair_of(c, d, s)->open, ok;
 
-    if (atomic_load(&s->lost)) /* a peer's read of its memory could lose the peer, too */
+    if (atomic_load(&s->lost)) /* if a peer read its memory, the peer could be lost too */
         return false;
     ok = d == s || peers ? copy_direct(d, to, from, n) : copy_staged(d, to, s, from, n);
     atomic_fetch_add(d == s  ? &c->moved_within

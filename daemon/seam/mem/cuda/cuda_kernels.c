@@ -1,10 +1,10 @@
-/* The kernels of a device, and checksums of its pages: by kernels (kernels/), so that only 8 bytes
- * a unit come to the host, or without kernels by the CPU, on copies of the pages. A launch takes a
- * lane as a copy does, and uses the lane's part of the device's scratch and its pinned memory. A
- * kernel that does not end in time loses the device, as a copy does.
+/* The kernels of a device, and checksums of its pages. Kernels (kernels/) compute them, so that
+ * only 8 bytes a unit are copied to the host; without kernels the CPU does, on copies of the pages.
+ * A launch takes a lane as a copy does, and uses the lane's part of the device's scratch and its
+ * pinned memory. A kernel that does not end in time loses the device, as a copy does.
  *
- * The scratch and the module are made after the first region, since regions go first: a device that
- * has no room for them, or no code for its kind, is used without kernels. */
+ * The scratch and the module are made after the first region, since regions have priority: a device
+ * that has no room for them, or no code for its kind, is used without kernels. */
 #include <stdio.h>
 #include <string.h>
 
@@ -81,7 +81,7 @@ bool cuda_launch(struct cuda_device *d, const struct cuda_lane *l, enum kernels_
                                            l->stream, params, NULL));
 }
 
-/* How many pages of that shape a lane hashes at a time; 0: not even one. */
+/* Returns how many pages of that shape a lane hashes at a time; 0: not even one. */
 static uint32_t pages_at_once(const struct mem_far_pages *p)
 {
     const struct kernels_checksum one = {.page_bytes = p->page_bytes, .n = 1, .units = p->units};

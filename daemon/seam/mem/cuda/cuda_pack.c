@@ -1,6 +1,7 @@
-/* Packs stretches of devices' memory into memory of the host, and back. Short ones, such as rows of
- * resharded pages, go together: a kernel moves them to or from the lane's scratch, and one copy
- * moves the scratch. Each long one, and all on a device without kernels, is a copy of its own. */
+/* Packs stretches of devices' memory into memory of the host, and back. Short stretches, such as
+ * rows of resharded pages, are moved together: a kernel moves them to or from the lane's scratch,
+ * and one copy moves the scratch. Each long stretch, and each stretch on a device without kernels,
+ * is a copy of its own. */
 #include <assert.h>
 #include <string.h>
 
@@ -8,7 +9,7 @@
 #include "seam/mem/cuda/cuda_state.h"
 
 #define ROWS_MAX   512u        /* of a launch */
-#define ROWS_SHORT (16u << 10) /* bytes: below it, on average, a kernel is worth its launch */
+#define ROWS_SHORT (16u << 10) /* mean bytes of a row below which a kernel is worth its launch */
 
 /* Stretches of one device that are moved together. */
 struct rows {
@@ -69,7 +70,8 @@ static_assert(ROWS_MAX * (sizeof(struct kernels_piece) + 2 * sizeof(uint64_t)) +
                   CUDA_PIECE_BYTES,
               "what a launch is told goes through one piece");
 
-/* How many rows from row i on have its length and lie at equal distances: one piece. */
+/* Returns how many rows from row i on have its length and lie at equal distances: they make one
+ * piece. */
 static uint32_t rows_alike(const struct rows *r, uint32_t i, uint64_t *ret_stride)
 {
     uint32_t n = 1;
@@ -175,7 +177,7 @@ static bool rows_by_kernel(const struct rows *r)
     return ok;
 }
 
-/* Stretches behind those of a lost device are still moved. */
+/* Stretches after those of a lost device are still moved. */
 bool cuda_far_pack(void *ctx, const struct iovec *v, uint64_t bytes, uint8_t *packed, bool put)
 {
     struct cuda *c = ctx;

@@ -1,14 +1,15 @@
-/* Which devices access each other's memory directly (peer access). Queried, granted and tried at
- * start, after all regions are made, on the owner thread. After a failure the two use copies
- * through memory of the host, and the grant is revoked; the start still succeeds.
+/* Decides which devices access each other's memory directly (peer access), which is queried,
+ * granted and tried at start, after all regions are made, on the owner thread. After a failure the
+ * two use copies through memory of the host, and the grant is revoked; the start still succeeds.
  *
  * Rules of the driver. Memory of cuMemCreate is accessible only to the devices that cuMemSetAccess
  * named for its addresses, its own device included (cuda.h, at cuMemMap: it "does not make the
  * address accessible"); cuCtxEnablePeerAccess has no part in it. The device of the stream's context
  * executes cuMemcpyDtoDAsync, and needs that access to both ends: otherwise the call is refused
- * (openucx/ucx, pull request 11265, met that between two devices of one process). A yes of
- * cuDeviceCanAccessPeer is not enough: behind an IOMMU, or a PCIe switch with ACS, copies between
- * devices may arrive wrong, which a try shows. Only the stand-in has kept these rules so far. */
+ * (seen in openucx/ucx, pull request 11265, between two devices of one process). It is not enough
+ * that cuDeviceCanAccessPeer says yes: behind an IOMMU, or a PCIe switch with ACS, copies between
+ * devices may arrive wrong, which a try shows. So far these rules were tested only with the
+ * stand-in. */
 #include <stdio.h>
 #include <string.h>
 
@@ -40,7 +41,7 @@ static bool reaches(struct cuda *c, struct cuda_pair *p, const struct cuda_devic
 }
 
 /* Sets d's access to all regions of the other device, which keeps its own access. A grant stops at
- * the first region that fails; a revocation goes through all. */
+ * the first region that fails; a revocation continues to the last region. */
 static CUresult access_set(struct cuda *c, const struct cuda_device *d,
                            const struct cuda_device *other, CUmemAccess_flags flags)
 {
@@ -125,7 +126,7 @@ static void pair_open(struct cuda *c, struct cuda_device *a, struct cuda_device 
         return;
     p->given = access_give(c, p, a, b) && access_give(c, p, b, a);
     p->open = p->given && tried(c, p, a, b) && tried(c, p, b, a);
-    if (!p->open && !atomic_load(&a->lost) && !atomic_load(&b->lost)) /* no copy is at either */
+    if (!p->open && !atomic_load(&a->lost) && !atomic_load(&b->lost)) /* no copy uses either */
         p->given = !access_take(c, a, b);
 }
 

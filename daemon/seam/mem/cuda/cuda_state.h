@@ -28,7 +28,7 @@ struct cuda_device {
     CUdevice device;
     CUcontext context; /* the primary one, retained; NULL: not yet */
     pthread_mutex_t lock;
-    pthread_cond_t put; /* a lane was put back, or the device is lost */
+    pthread_cond_t put; /* a lane was returned, or the device is lost */
     struct cuda_lane lane[CUDA_LANES];
     bool kernels;                    /* it has the kernels below; set before pages lie on it */
     char no_kernels[CUDA_WHY_BYTES]; /* why not */
@@ -42,7 +42,7 @@ struct cuda_device {
 
 /* Two devices, and whether each can access the other's memory. */
 struct cuda_pair {
-    bool given, open;         /* access, in at least one direction; and copies use it */
+    bool given, open;         /* given: access in at least one direction; open: copies use it */
     char why[CUDA_WHY_BYTES]; /* why copies do not use it */
 };
 
@@ -57,7 +57,7 @@ struct cuda {
     uint32_t ndevices, nregions;
     struct cuda_device device[CUDA_DEVICES_MAX];
     struct cuda_region region[CUDA_REGIONS_MAX]; /* not changed after the start */
-    /* By the lower and the higher number. Not changed after the start either. */
+    /* By the lower and the higher number. These do not change after the start either. */
     struct cuda_pair pair[CUDA_DEVICES_MAX][CUDA_DEVICES_MAX];
 };
 
@@ -101,13 +101,13 @@ bool cuda_launch(struct cuda_device *d, const struct cuda_lane *l, enum kernels_
 /* Makes the lanes; the device's context is current. Returns the call that failed, or NULL. */
 const char *cuda_lanes_create(struct cuda_device *d, CUresult *ret);
 void cuda_lanes_destroy(struct cuda_device *d);
-/* Copies by one call, in a lane of d, which has access to both. *ret: the driver's result of it.
- * Returns false if it was refused, which the caller judges, or the device is lost. */
+/* Copies by one call, in a lane of d, which has access to both. *ret: the driver's result. Returns
+ * false if it was refused, which the caller judges, or the device is lost. */
 bool cuda_copy_direct(struct cuda_device *d, uint8_t *to, const uint8_t *from, uint64_t n,
                       CUresult *ret);
-/* Waits for a lane, and makes its context current: each holder returns it within wait_ms a piece,
- * or the device is lost. NULL: lost. To take a lane of each of two devices, take that of the lower
- * number first, so that no two wait for each other. */
+/* Waits for a lane, and makes its context current: each holder returns its lane within wait_ms for
+ * a piece, or the device is lost. NULL: lost. To take a lane of each of two devices, take that of
+ * the lower number first, so that no two wait for each other. */
 struct cuda_lane *cuda_lane_take(struct cuda_device *d);
 /* A lost device's lane is not reused: its pinned memory may still be written. */
 void cuda_lane_put(struct cuda_device *d, struct cuda_lane *l);

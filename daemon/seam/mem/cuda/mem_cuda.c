@@ -1,6 +1,6 @@
 /* See mem_cuda.h. The driver's calls of a start, and those that undo them at the end. A region is
  * made in stages, so that its end undoes exactly what was done. Nothing is undone for a lost
- * device, or for memory that it can access, since a copy may still use it. */
+ * device, or for memory that a lost device can access, since a copy may still use it. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,7 +126,7 @@ void cuda_destroy(struct cuda *c)
     free(c);
 }
 
-/* What a device must support. */
+/* The attributes that a device must have. */
 static const struct {
     CUdevice_attribute attribute;
     const char *what;
@@ -241,7 +241,8 @@ static CUmemAllocationProp prop_of(const struct cuda_device *d)
     return prop;
 }
 
-/* Adds how much the device has, if memory was too little. Another context may become current. */
+/* If memory was too little, adds to the text how much the device has. Another context may become
+ * current. */
 static enum tern_err create_failed(const struct cuda_device *d, const struct cuda_region *r,
                                    CUresult result, const char **ret_why)
 {

@@ -5,8 +5,8 @@
  * CPU from a copy where a device has no kernels.
  *
  * mem_host.c creates and destroys this on the owner thread, with the mask of own_threads_mask,
- * since the driver may start threads in any call: they must take none of our signals. The copies
- * are for any other thread, and each waits for its own. Invariant: a lane's pinned memory is not
+ * since the driver may start threads in any call, and these must take none of our signals. Any
+ * other thread may copy, and each waits for its own copy. Invariant: a lane's pinned memory is not
  * touched while the device may write or read it, and nothing is submitted to a device that failed
  * once (fault 21), so neither its memory nor its lanes are ever used again. After the start the
  * driver allocates only on the threads that copy, never on the owner's. */
@@ -31,15 +31,15 @@ struct cuda_region {
     uint64_t bytes;  /* whole granules of the device */
     uint64_t handle; /* of the driver */
     uint32_t stage;  /* how much of it was made, for its end */
-    int fd;          /* owned: what processes import; -1 */
+    int fd;          /* owned: the descriptor that processes import; -1 */
 };
 
-/* Pinned memory for so many devices. */
+/* Returns the bytes of pinned memory for that many devices. */
 uint64_t cuda_staging_bytes(uint32_t devices);
 
 /* Loads the driver. `library`: DRIVER_LIBRARY, or a stand-in of tests; event_fd (borrowed) is
  * written when a device is lost; wait_ms: for a piece. UNSUPPORTED: there is no driver, or it is
- * too old; *ret_why says what to do, here and below. */
+ * too old. Here and below *ret_why says what to do. */
 enum tern_err cuda_create(const char *library, int event_fd, uint32_t wait_ms, struct cuda **ret,
                           const char **ret_why);
 void cuda_destroy(struct cuda *c); /* with all its regions; NULL is fine */
@@ -54,7 +54,8 @@ enum tern_err cuda_region_export(struct cuda *c, const struct cuda_region *r, bo
 
 /* Called when all regions are made. Later copies between devices use peer access, unless `off`. */
 void cuda_peers_open(struct cuda *c, bool off);
-/* Why copies between the two go through the host, valid as long as `c`. NULL: not. Any thread. */
+/* Returns why copies between the two go through the host; valid as long as `c`. NULL: they do not.
+ * Any thread. */
 const char *cuda_no_peers(struct cuda *c, uint32_t device, uint32_t other);
 
 const struct mem_far *cuda_far(const struct cuda *c);
