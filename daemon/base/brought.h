@@ -1,10 +1,10 @@
-/* Checksums that engines compute: an engine writes here those of the pages that a step writes, so
- * that the daemon need not read the pages (X7). The entries lie in host memory that the tenant and
- * the daemon share, one for each place where a page of a pool can begin. For pages on a GPU libtern
- * writes the head once it has submitted the kernels to the engine's stream, and the kernels write
- * the checksums behind the head. For blocks libtern writes both (client/libtern/blocks_put.c). The
- * daemon reads both when the step has passed. An entry is valid for one commit alone: for the step
- * and the generation of the page that its head names. */
+/* Checksums that engines compute: an engine writes here the checksums of the pages that a step
+ * writes, so that the daemon need not read the pages (X7). The entries lie in host memory that the
+ * tenant and the daemon share, one for each place where a page of a pool can begin. For pages on a
+ * GPU libtern writes the head once it has submitted the kernels to the engine's stream, and the
+ * kernels write the checksums after the head. For blocks libtern writes both
+ * (client/libtern/blocks_put.c). The daemon reads both when the step has passed. An entry is valid
+ * for one commit alone: for the step and the generation of the page that its head names. */
 #ifndef BASE_BROUGHT_H
 #define BASE_BROUGHT_H
 

@@ -1,4 +1,4 @@
-/* From a member to the struct that it lies in. */
+/* Converts the address of a member to that of the struct that contains it. */
 #ifndef BASE_CONTAINER_H
 #define BASE_CONTAINER_H
 

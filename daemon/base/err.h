@@ -1,6 +1,6 @@
 /* The error table inside the daemon: names, texts, and TRY, the one macro that changes control
- * flow: it returns any value but 0: an error of the table, an errno, or a fault or refusal of
- * another enum. */
+ * flow. TRY returns from the function with any value but 0: an error of the table, an errno, or a
+ * fault or refusal of another enum. */
 #ifndef BASE_ERR_H
 #define BASE_ERR_H
 

@@ -33,7 +33,7 @@ uint64_t hash_words(uint64_t seed, const uint32_t *words, size_t n)
     size_t i = 0;
 
     for (; i + 2 * LANES <= n; i += 2 * LANES) {
-        pair v0, v1; /* each loaded by itself: gcc takes an array of both through the stack */
+        pair v0, v1; /* each loaded by itself: gcc would move an array of both through the stack */
 
         memcpy(&v0, words + i, sizeof v0);
         memcpy(&v1, words + i + LANES, sizeof v1);

@@ -20,11 +20,12 @@
  * differing symbol agree (1 / P), or `step` is a root of their difference (n / P). keyed_place is
  * pairwise independent: different inputs share one of m buckets with a probability of 1/m + m/P at
  * most. A lookup among n records in m >= n buckets thus meets n/m + n * 2^-32 others on average,
- * whatever they are, as long as their author sees no hash. n is at most 2^30: less than 1.3.
+ * whatever they are, as long as their author sees no hash. n is at most 2^30, so this is less than
+ * 1.3.
  *
- * A faster function of the same kind, or one without a proof, is not needed: for 16 or 64 tokens a
- * block costs a load, an add, a shift, a multiplication and an add for each four words, and the
- * fold four multiplications. */
+ * There is no need for a faster function of the same kind, or for one without a proof: for 16 or 64
+ * tokens a block costs a load, an add, a shift, a multiplication and an add for each four words,
+ * and the fold four multiplications. */
 #ifndef BASE_KEYED_HASH_H
 #define BASE_KEYED_HASH_H
 

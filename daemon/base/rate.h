@@ -1,8 +1,8 @@
 /* A measured rate, and an enforced pace.
  *
- * struct rate: the amount within the last second, by a clock that the caller passes: all of the
- * current second, and of the second before it the part that is not older than a second, assumed to
- * be spread evenly. All zero: none. */
+ * struct rate: the amount within the last second, by a clock that the caller passes. It is all of
+ * the current second, and the part of the second before it that is not older than a second, as if
+ * that second's amount were spread evenly. All zero: none. */
 #ifndef BASE_RATE_H
 #define BASE_RATE_H
 

@@ -1,4 +1,4 @@
-/* Which rank has which part of a field: the arithmetic that layout.c, plan.c, units.c and pairs.c
+/* Finds which rank has which part of a field: arithmetic that layout.c, plan.c, units.c and pairs.c
  * share. The layouts have passed reshard_check_layout. */
 #ifndef RESHARD_HOLDS_H
 #define RESHARD_HOLDS_H

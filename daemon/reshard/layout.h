@@ -1,4 +1,4 @@
-/* The full layout of the pages of one group of a pool over its ranks: what resharding must know of
+/* The full layout of the pages of one group of a pool over its ranks, which resharding must know of
  * both ends (N3). A pool has one such layout for each of its groups. It consists of numbers and
  * names, without pointers, and nothing here touches a byte of a page.
  *
@@ -27,7 +27,8 @@
 #define RESHARD_PAGE_BYTES_MAX    (1ull << 40)
 #define RESHARD_PIECES_MAX        65536 /* of a plan */
 
-/* KV: keys, values. CHANNEL: a convolution state's, like heads. DIM, STATE: never divided. */
+/* KV: keys, values. CHANNEL: of a convolution state, divided like heads. DIM, STATE: never
+ * divided. */
 enum reshard_axis_kind {
     AXIS_LAYER,
     AXIS_KV,
@@ -46,8 +47,8 @@ struct reshard_axis {
 };
 
 /* A named run of channels, such as x, B and C, or q, k and v: `count` parts of `width` channels,
- * such as those of a head; a part is never split. A rank's page has the sections in the layout's
- * order, of each the rank's parts. */
+ * such as those of a head; a part is never split. A rank's page has the rank's parts of each
+ * section, in the layout's order of sections. */
 struct reshard_section {
     char name[RESHARD_NAME_MAX];
     uint32_t count, width;

@@ -54,7 +54,7 @@ struct run {
     uint64_t first, n;
 };
 
-/* The page's part of an axis; for heads and channels, its part of the section. */
+/* Returns the page's part of an axis; for heads and channels, its part of the section. */
 static struct run side_run(const struct side *s, const struct reshard_axis *a)
 {
     const uint64_t layers = a->length / s->l->stages;
@@ -88,7 +88,7 @@ static bool box_add(const struct side *from, const struct side *to, const struct
     return end > first;
 }
 
-/* The part of a section that both pages have. Returns false if there is none. */
+/* Finds the part of a section that both pages have. Returns false if there is none. */
 static bool common_box(const struct side *from, const struct side *to, struct box *ret,
                        struct reshard_piece *ret_piece)
 {
@@ -104,7 +104,8 @@ static bool common_box(const struct side *from, const struct side *to, struct bo
     return common;
 }
 
-/* The sections, a bit each, that the rank transfers: ranks with the same data take turns. */
+/* Returns the sections, a bit each, that the rank transfers: ranks with the same data take
+ * turns. */
 static uint64_t takes_part(const uint64_t copies[RESHARD_COPIES], uint64_t span,
                            const struct side *s)
 {
@@ -256,7 +257,7 @@ static uint32_t section_number(const struct reshard_field *f, const struct resha
     return k;
 }
 
-/* Looks sections up once, and not by name for each two pages. */
+/* Looks sections up by name once, and not for each two pages. */
 static void sections_fill(struct reshard_ready *r)
 {
     for (uint32_t i = 0; i < r->pair.to->nfields; i++) {
@@ -276,7 +277,7 @@ static void sections_fill(struct reshard_ready *r)
 }
 
 /* Moves go between ranks that both have parts of the section. Spreads go from one rank of the
- * destination to each other with the same data. */
+ * destination to each other rank with the same data. */
 static void ranks_fill(struct reshard_ready *r, uint32_t k)
 {
     const struct hold *from = &r->from[k].hold, *to = &r->to[k].hold;

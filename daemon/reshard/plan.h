@@ -37,7 +37,7 @@ struct reshard_piece {
 struct reshard_plan {
     struct reshard_piece *v; /* owned by the caller; NULL with room 0: to count only */
     uint32_t room;
-    uint32_t n; /* number of pieces, also if there is no room for them: ROOM */
+    uint32_t n; /* number of pieces, even if there is no room for them (ROOM) */
 };
 
 #define RESHARD_SECTIONS_ALL (RESHARD_FIELDS_MAX * RESHARD_SECTIONS_MAX) /* of a page */
@@ -63,23 +63,24 @@ enum reshard_refusal reshard_prepare(const struct reshard_pair *pair, uint64_t s
 enum reshard_refusal reshard_plan_ready(struct reshard_ready *ready, uint64_t span,
                                         struct reshard_plan *io);
 
-/* The destination of each byte of the source, whichever rank sent it: like the MOVE pieces, but
- * from every rank that has their data. For checks of arrived bytes (units.h). In the order of the
- * source's pages: the pieces of rank r of page p are [ret_starts[k], ret_starts[k + 1]), where k is
- * p * all ranks + r. */
+/* Finds the destination of each byte of the source, whichever rank sent it. The pieces are like the
+ * MOVE pieces, but from every rank that has the data. For checks of arrived bytes (units.h). In the
+ * order of the source's pages: the pieces of rank r of page p are [ret_starts[k], ret_starts[k +
+ * 1]), where k is p * all ranks + r. */
 enum reshard_refusal reshard_map_ready(struct reshard_ready *ready, uint64_t span,
                                        struct reshard_plan *io, uint32_t *ret_starts);
 
-/* Returns true if it is the rank's turn, of 2^k with the same data. turn: number of the page. */
+/* Returns true if it is the rank's turn among the 2^k ranks with the same data. turn: number of the
+ * page. */
 static inline bool reshard_turn(uint64_t turn, uint32_t rank, uint32_t k)
 {
     return ((turn ^ rank) & ((1u << k) - 1)) == 0;
 }
 
-/* Plans and maps repeat after so many spans: a power of two, RESHARD_RANKS_MAX at most. */
+/* Returns after how many spans plans and maps repeat: a power of two, at most RESHARD_RANKS_MAX. */
 uint32_t reshard_variants(const struct reshard_pair *pair);
 
-/* Bytes of a span that move, and those that are copied at the destination. */
+/* Returns the bytes of a span that move, or those that are copied at the destination. */
 uint64_t reshard_plan_bytes(const struct reshard_plan *p, enum reshard_piece_kind kind);
 
 /* Makes pieces of few rows: bytes that adjoin at both ends become one row, loops that step alike at

@@ -52,7 +52,8 @@ void box_join(struct box *b)
         }
 }
 
-/* Whether a loop makes separate pieces: loops with the fewest steps do, of equals the first. */
+/* Returns true if a loop makes separate pieces: loops with the fewest steps do, and among equals
+ * the first. */
 static bool loop_is_apart(const struct box *b, uint32_t k)
 {
     uint32_t before = 0;

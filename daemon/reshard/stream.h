@@ -1,5 +1,5 @@
-/* The bytes of a plan on the wire, where nobody packs them into slots: the rows of the MOVE pieces,
- * one behind the other, in the order of the plan. Both ends find each byte of that stream by its
+/* The bytes of a plan on the wire, if they are not packed into slots: the rows of the MOVE pieces,
+ * one after the other, in the order of the plan. Both ends find each byte of that stream by its
  * number alone, so either may resume at any byte. If a span lacks pages at the source, their moves
  * are left out. */
 #ifndef RESHARD_STREAM_H

@@ -57,7 +57,8 @@ static void mark_box(struct marks *m, struct field_box b)
     } while (k < b.nloops && !m->too_many);
 }
 
-/* The part of a field in a rank's page; of channels only those of section s, unless s is NULL. */
+/* Returns the part of a field in a rank's page. If s is not NULL, it has only the channels of
+ * section s. */
 static struct field_box box_of(const struct reshard_layout *l, const struct reshard_field *f,
                                const struct held_section *s)
 {
@@ -147,7 +148,7 @@ enum reshard_refusal reshard_units(const struct reshard_layout *l, uint32_t *io_
     return m.too_many ? RESHARD_VISITS : RESHARD_NONE;
 }
 
-/* The number of bytes of the unit in [at, at + bytes). */
+/* Returns the number of bytes of the unit in [at, at + bytes). */
 static uint64_t bytes_within(const struct reshard_unit *u, uint64_t at, uint64_t bytes)
 {
     uint64_t first = at > u->from ? at : u->from, unit_end = u->from + u->bytes;

@@ -1,11 +1,11 @@
-/* Which checksums of the source a destination uses to verify what it received (X3, X7). A unit is
- * bytes of one page of one rank, in the order of that page, and its checksum is of all of them. So
- * it can be verified when all of them are at the destination, in whatever ranks and pages, and also
- * if another rank with the same data sent some of them: if the two ranks differ, the unit does not
- * agree.
+/* Finds the checksums of the source by which a destination verifies the received bytes (X3, X7). A
+ * unit is bytes of one page of one rank, in the order of that page, and its checksum covers all of
+ * them. So a unit can be verified when all its bytes are at the destination, in any ranks and
+ * pages, and even if another rank with the same data sent some of them: if the two ranks differ,
+ * the unit does not agree.
  *
- * A destination gets every byte of every field of whole spans. So every unit that sends bytes can
- * be verified, unless it has bytes of fields and also bytes of no field, which never move:
+ * A destination receives every byte of every field of whole spans. So every unit that sends bytes
+ * can be verified, unless it has bytes of fields and also bytes of no field, which never move:
  * UNIT_PADDED. The source's pool must declare units that end where its fields do; otherwise it is
  * refused when it is opened. Do not fetch from a refused pool: nothing is published unverified.
  *
@@ -19,9 +19,9 @@
 
 #define UNIT_PADDED 0x80u /* of reshard_units: the unit has bytes of no field */
 
-/* ret_held[unit of a rank's page]: bit k: it has bytes of a section that 2^k ranks share. Refuses
- * with UNIT_PADDED, or with VISITS if there are more separate runs of bytes than *io_runs, which is
- * reduced by the runs used: the cost. */
+/* ret_held[unit of a rank's page]: bit k: the unit has bytes of a section that 2^k ranks share.
+ * Refuses with UNIT_PADDED, or with VISITS if there are more separate runs of bytes than *io_runs,
+ * which is reduced by the runs used: the cost. */
 enum reshard_refusal reshard_units(const struct reshard_layout *l, uint32_t *io_runs,
                                    uint8_t *ret_held);
 
