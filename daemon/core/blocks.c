@@ -115,7 +115,7 @@ static bool may_ask(const struct core *c, struct tenant_peer of)
     return ask_reaches(c, (struct tenant_peer){of.tenant, 0}) != NONE;
 }
 
-/* Peers are asked; asks_flush answers. */
+/* Asks the peers; asks_flush answers the request. */
 static enum tern_err blocks_ask(struct core *c, struct call *call, const struct pool *p,
                                 struct reply *ret)
 {

@@ -83,7 +83,7 @@ struct disk_write {
     const struct disk_extent *extents;
     const struct page_at *pages; /* those of the first extent, then of the second ...; in order of
                                     groups */
-    const uint32_t *tokens;      /* likewise */
+    const uint32_t *tokens;      /* in the same order */
     const struct extra_key *keys;
 };
 

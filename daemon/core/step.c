@@ -45,7 +45,7 @@ enum tern_err request_step(struct core *c, struct call *call, struct reply *ret)
         if (told)
             result->text = NULL;
         told = told || result->text;
-        result->shortage.goes_on &= c->visits > begun; /* else it repeats for ever */
+        result->shortage.goes_on &= c->visits > begun; /* else the client would repeat for ever */
         if ((r->pieces && op_goes_on(result)) || (result->err != TERN_OK && op->barrier))
             break;
     }

@@ -25,13 +25,14 @@ void disk_claim(struct core *c, struct disk_window of, bool in);
 void disk_entry_keep(struct core *c, uint32_t chunk, const struct disk_entry *e);
 /* Ends the chunk's entry, and removes extents that only this entry needed. */
 void disk_entry_end(struct core *c, uint32_t chunk);
-/* Counts a fetch that used the entry at the chunk, or else the first one below. */
+/* Counts a fetch that used the entry at the chunk or, if the chunk is none, the first entry
+ * below. */
 void disk_entry_use(struct core *c, uint32_t chunk);
 uint64_t disk_entry_bytes(const struct core *c, uint32_t chunk); /* of the extents it needs */
 uint64_t disk_entry_own(const struct core *c, uint32_t chunk);   /* that no other entry needs */
 uint64_t disk_entry_score(const struct core *c, uint32_t chunk); /* D7, in 1/2^24 tokens a byte */
 
-/* A new entry, for the entries that it makes needless and their end. */
+/* A new entry, as far as needed to find and end the entries that it makes needless. */
 struct disk_new {
     uint32_t chunk; /* its deepest chunk on the disk */
     uint32_t above; /* it needs STATE of chunks that end behind this depth */
@@ -49,7 +50,8 @@ struct disk_room {
     uint32_t pins;
     uint32_t gone; /* entries evicted so far */
 };
-/* LATER: when others unpin theirs. FILE: when a file is gone for good. NEXT: in the next step. */
+/* LATER: room comes when others unpin their entries. FILE: when a file is gone for good. NEXT: in
+ * the next step. */
 enum disk_has_room { DISK_ROOM_NEVER, DISK_ROOM, DISK_ROOM_LATER, DISK_ROOM_FILE, DISK_ROOM_NEXT };
 enum disk_has_room disk_make_room(struct core *c, uint32_t tenant, struct disk_room r);
 /* Evicts the entry with the lowest score, unless all candidates are pinned. Each step may evict one

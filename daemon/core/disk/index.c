@@ -180,7 +180,7 @@ static bool has_state(const struct pool *p, const struct disk_chunk *k, uint32_t
     return true;
 }
 
-/* STATE that one entry lacks, entries between it and the lacking chunk need, too. */
+/* If an entry lacks the STATE of a chunk, the entries between the two need that STATE, too. */
 uint32_t disk_above(struct core *c, const struct pool *p, uint32_t chunk)
 {
     uint32_t entry = NONE, n = 0, at = chunk; /* n: complete chunks, from the entry upwards */

@@ -79,7 +79,7 @@ struct token_view disk_fresh_view(const struct core *c, const struct disk_fresh 
 /* Returns the child with the view's tokens and keys; NONE. bad_too: also a child that lookups
  * skip, since it is bad or has no durable HISTORY. */
 uint32_t disk_child(const struct core *c, uint32_t parent, struct token_view *w, bool bad_too);
-/* Removes the chunk if it is not needed, and then its ancestors likewise. */
+/* Removes the chunk if it is not needed, and then each ancestor that is no longer needed. */
 void disk_chunk_offer(struct core *c, uint32_t chunk);
 /* Removes unneeded chunks that disk_chunk_offer left. Returns false if there are more. */
 bool disk_bare_flush(struct core *c);

@@ -253,7 +253,7 @@ static bool begin_alone(struct core *c, uint32_t leaf, enum disk_reason reason)
     const struct pool *p = node_pool(c, node_at(c, leaf));
     struct disk_wanted w = {.reason = reason};
 
-    /* A node of the device that others see has none above it that they do not. */
+    /* All ancestors of a visible device node are visible. */
     w.node = readable(c, node_first(c, leaf, node_visible));
     if (takes(p, node_at(c, w.node)->depth))
         return node_at(c, w.node)->depth == 0 || disk_store_begin(c, &w);

@@ -1,7 +1,7 @@
 /* Stores of prefixes on the disk. A store is DUE until every rank has passed the step that wrote
  * its node. Then it pins what it needs, on the device and on the host, and writes file by file the
  * chunks that are not on the disk yet; the last file has the entry. A store whose pages others need
- * at once becomes DUE again. A store without a free record stays due as its node's, in the tenant's
+ * at once becomes DUE again. If no record is free for a store, its node stays due, in the tenant's
  * list. A due store pins nothing, but memory keeps the last copy of its prefix (node_due), for at
  * most DISK_KEEP_MS_MAX and not while the disk fails: bursts are stored as fast as the disk writes,
  * and a stuck disk delays nobody longer. Invariant: one store of a tenant writes at a time, so no
@@ -42,9 +42,10 @@ uint32_t disk_node_at(struct core *c, struct disk_cut cut);
 bool disk_store_begin(struct core *c, const struct disk_wanted *w);
 /* No record was free for a cold store that no request waits for: the next free record begins it. */
 void disk_store_owe(struct core *c, uint32_t node);
-/* The pool has nothing left to evict: its stores that no request waits for, and that do not write
- * yet, unpin for DISK_PUT_OFF_MS if the other tier may take what they read, or if the disk does
- * not. Returns true if stores keep pages of the pool, which become free soon. */
+/* The pool has nothing left to evict. Its stores that no request waits for, and that do not write
+ * yet, unpin for DISK_PUT_OFF_MS if the other tier may take the pages that they read, or if the
+ * store is late (store_late). Returns true if stores keep pages of the pool, which become free
+ * soon. */
 bool disk_gives_way(struct core *c, const struct pool *p);
 /* Does the next work on stores. Returns false if work is left. */
 bool disk_flush(struct core *c, struct actions *out);

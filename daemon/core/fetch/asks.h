@@ -11,7 +11,7 @@
 struct tenant_peer {
     uint32_t tenant, peer;
 };
-/* The first peer, from that one on, that the tenant may ask. NONE: there is none. */
+/* Returns the first peer, from `from` on, that the tenant may ask. NONE: there is none. */
 uint32_t ask_reaches(const struct core *c, struct tenant_peer from);
 /* peer: the peer to ask, or PEER_ANY. tokens: size of the question, ASK_TOKENS_MAX at most; 0: the
  * caller chooses the tokens by the number of peers. */
@@ -29,8 +29,8 @@ void asks_send(struct actions *out, struct ask *a, const struct peer_msg *first)
 void asks_close(struct core *c, struct ask *a);
 /* Returns true if every peer answered, or the answers cover everything, or the time is over. */
 bool ask_is_over(const struct core *c, const struct ask *a);
-/* The peer that answered with the most tokens, above that many; the first one of equals. Returns
- * each peer once. NONE: no other is left. */
+/* Returns the peer that answered with the most tokens, if more than `above`; of equal peers the
+ * first. Returns each peer once. NONE: no other peer is left. */
 uint32_t ask_best(const struct core *c, struct ask *a, uint32_t above);
 /* A peer's answer to a question. */
 void ask_heard(struct core *c, uint32_t link, const struct peer_msg *m);

@@ -32,7 +32,8 @@ bool fetch_ask_again(struct core *c, struct actions *out);
 /* A fetch that names no peer chooses its source once its question is over: the untried peer that
  * reported most. Without a peer the fetch ends. */
 void fetch_choose(struct core *c, struct pull *p);
-/* Runs of what the fetch brought the session from that token on. Requires room. */
+/* Adds the runs of the pages that the session gained by the fetch, from that token on. Requires
+ * room. */
 void fetch_gained_runs(const struct core *c, struct actions *out, const struct session *s,
                        uint32_t from);
 /* Answers the wait for it, if it has come far enough. Returns false without room. */

@@ -383,9 +383,9 @@ static void fell_short(const struct core *c, struct pull *p)
     if (p->err != TERN_OK || !s || s->written >= least)
         return;
     p->busy = PULL_BUSY_STATE;
-    if (p->ticket.id.gen != 0) /* the ticket stands: repeat when others' STATE here is published */
+    if (p->ticket.id.gen != 0) /* the ticket is valid: retry when others' STATE is published */
         p->err = space_at(c, s->space)->reset ? TERN_GONE : TERN_BUSY;
-    else if (p->link == link_disk(&c->limits)) /* the disk still has it: likewise */
+    else if (p->link == link_disk(&c->limits)) /* the disk still has it: retry */
         p->err = TERN_BUSY;
     else
         p->err = c->now_ns < p->wait_until_ns ? TERN_BUSY : TERN_TIMED_OUT;
@@ -486,7 +486,7 @@ static void offer_told(struct core *c, struct actions *out, struct pull *p,
         pull_send(c, out, p, PEER_PULL_NEXT)->at = p->told;
 }
 
-/* Makes room for everything that it will bring, and for the pages beside that. */
+/* Makes room for all pages that the fetch will bring, and for the pages `beside` these. */
 static enum tern_err make_room(struct core *c, struct pull *p, uint32_t to, const uint32_t *beside,
                                struct shortage *ret)
 {

@@ -263,7 +263,8 @@ struct turn_record *record_take(struct core *c, struct session *s)
     return r;
 }
 
-/* Takes it off its list: its session's, or the checked ones. A HELD record is its engine's. */
+/* Removes the record from its list: its session's, or that of checked records. A HELD record is in
+ * its engine's list. */
 static void leave(struct core *c, struct turn_record *r)
 {
     uint32_t slot = turn_record_slot(c, r);
@@ -290,7 +291,8 @@ void record_free(struct core *c, struct turn_record *r)
     turn_record_slot_put(c, turn_record_slot(c, r), r->tenant);
 }
 
-/* Takes it off its list, but keeps its pages until the engine has ended: they may still be used. */
+/* Removes the record from its list, but keeps its pages until the engine has ended: they may still
+ * be used. */
 static void hold(struct core *c, struct turn_record *r, struct engine *e)
 {
     leave(c, r);
@@ -323,7 +325,7 @@ void session_records_turn_over(struct core *c, struct session *s, bool ended)
     s->records_lent = 0;
     if (!r)
         return;
-    if (r->state == TURN_RECORD_CHECKING) { /* who wrote it is done with it */
+    if (r->state == TURN_RECORD_CHECKING) { /* its writer is done with it */
         turn_record_state_move(&r->state, TURN_RECORD_LEAVING);
         session_forget(c, r);
         s->prepared = NONE;

@@ -3,8 +3,8 @@
  * Invariant: the engine and the session in it are alive and belong to the asker.
  *
  * An operation's function returns the error of the reply, through refuse() for a refusal, and fills
- * the rest of the reply itself. A function that starts a transfer sets `later`: the reply is then
- * dropped, and the end of the transfer makes another. */
+ * the rest of the reply itself. A function that starts a transfer sets `later`: the core then drops
+ * the reply, and answers when the transfer ends. */
 #ifndef CORE_CALL_H
 #define CORE_CALL_H
 
@@ -39,7 +39,8 @@ static inline struct reply_to call_later(struct call *call)
 enum tern_err engine_of_conn(const struct core *c, const struct conn *conn,
                              struct engine **ret_engine, struct reply *ret);
 
-/* evictions.c. Continues OP_EVICT's. Returns false if work is left, or an answer had no room. */
+/* evictions.c. Continues the evictions of OP_EVICT. Returns false if work is left, or if `out` had
+ * no room for an answer. */
 bool evictions_flush(struct core *c, struct actions *out);
 
 #endif

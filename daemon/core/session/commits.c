@@ -38,7 +38,7 @@ static void segment_fill(struct core *c, struct segment to, struct chunk_source 
     node_changed(c, to.node);
 }
 
-/* Drops all pages of the group before that one. */
+/* Drops the group's pages before the page `before`. */
 static void drop_head(struct core *c, struct chunk_source *src, struct group_page before)
 {
     uint32_t g = before.group;
@@ -72,8 +72,8 @@ static bool refill_allowed(struct core *c, const struct engine *e, struct segmen
     return true;
 }
 
-/* If the step has passed already, a resume point below may have its window again. A page added to a
- * sealed node is not sealed yet; an unpublished node came from a peer. */
+/* If the step has already passed, the refill may complete the window of a resume point below. A
+ * page added to a sealed node is not sealed yet; an unpublished node came from a peer. */
 static void refilled(struct core *c, uint32_t slot, struct chunk_source *src)
 {
     struct node *n = node_at(c, slot);
@@ -168,7 +168,8 @@ static void segment_attach(struct core *c, struct session *s, struct segment to,
     }
 }
 
-/* The session commits up to `slot`: pins it and borrows its STATE. */
+/* Moves the session's committed length to the end of node `slot`: pins the node and borrows its
+ * STATE. */
 static void move_on(struct core *c, struct session *s, uint32_t slot, struct chunk_source *src)
 {
     const struct pool *p = session_pool(c, s);
@@ -341,9 +342,9 @@ static bool gives_at(const struct core *c, const struct session *s, uint32_t g, 
 }
 
 /* T18: gives the session's own pages to the path's nodes whose segments begin with them, from the
- * highest node on, as far as the step's visits allow; the next commit continues. No node takes the
- * first pages of a window that begins within a chunk, as a ticket's may: they stay the session's
- * own until the window has left them, and delay the other pages no longer than that. */
+ * highest node on, as far as the step's visits allow; the next commit continues. A ticket's window
+ * may begin within a chunk. No node takes the first pages of such a window: they stay the session's
+ * own, and delay the other pages, until the window has left them. */
 static void window_give(struct core *c, struct actions *out, struct session *s,
                         struct chunk_source *src)
 {
@@ -386,7 +387,7 @@ static void handed_runs(struct core *c, struct actions *out, const struct sessio
 }
 
 /* Returns true if the duplicates and the new nodes have records, or need none. Checked for each
- * chunk: an adopted chunk may itself be pending, and then so is each one after it. */
+ * chunk, since an adopted chunk may be pending; then each chunk after it is pending, too. */
 static bool records_ready(const struct core *c, const struct engine *e, const struct session *s,
                           uint64_t step)
 {
@@ -418,8 +419,8 @@ void session_stores_from(struct core *c, struct session *s)
         s->disk_cold = 0; /* it was stored when computed */
 }
 
-/* Begins a store. *ret_node: its end; the root: no depth can be resumed. Returns false if no store
- * begins, but true if the prefix is too long for the disk. */
+/* Begins a store. *ret_node: the node where the store ends; the root if no depth can be resumed.
+ * Returns false if no store begins, but true if the prefix is too long for the disk. */
 static bool begin(struct core *c, struct session *s, uint32_t depth, enum disk_reason reason,
                   uint32_t *ret_node)
 {

@@ -1,8 +1,8 @@
 /* Leased pages, which an engine has ahead of need (E5). They are admitted as those of an Extend
  * are, all or none. An Assign moves them to a session, an Unlease frees them behind a step, and the
- * engine's end frees them; nothing else takes them before, whatever the engine does with its
- * sessions. Invariant: a page is in its engine's list exactly while it is LEASED, and its `chain`
- * is NONE between two operations. */
+ * engine's end frees them; nothing else frees or moves them earlier, whatever the engine does with
+ * its sessions. Invariant: a page is in its engine's list exactly while it is LEASED, and its
+ * `chain` is NONE between two operations. */
 #include "core/session/engines.h"
 
 #include "core/memory/pages.h"

@@ -138,9 +138,9 @@ void session_runs(const struct core *c, struct actions *out, const struct sessio
  * the session's own pages behind its committed length when it fetches from a peer or the host. */
 
 /* T5: moves STATE pages wholly below the window of min(written, next) to `list`, at most
- * PIECE_VISITS_MAX, and ends as many chunks' borrows: a later slide does the rest. Returns the
- * node, pinned for the caller's retire_release, up to which borrows end (from the session's former
- * `state_from` on); NONE: none end. */
+ * PIECE_VISITS_MAX, and ends as many chunks' borrows: a later slide does the rest. Borrows end from
+ * the session's former `state_from` on, up to the returned node, which is pinned for the caller's
+ * retire_release. Returns NONE if no borrow ends. */
 uint32_t session_slide(struct core *c, struct session *s, uint64_t step, uint32_t next,
                        struct list *list);
 /* Removes WINDOW pages below `first` from the table; steps up to `step` may still read them. */
@@ -157,11 +157,12 @@ enum tern_err at_least_fits(const struct session *s, const struct req_fetch *r, 
                             struct reply *ret);
 /* Number of the session's own pages, of all groups. */
 uint32_t session_owns(const struct core *c, const struct session *s);
-/* Returns true if it has more than what it borrows up to its committed length. */
+/* Returns true if the session has anything beside what it borrows up to its committed length. */
 bool tail_is_there(const struct core *c, const struct session *s);
-/* Retire records for its release at `step`. */
+/* Number of retire records needed to release its own pages at `step`. */
 uint32_t tail_records(const struct core *c, const struct session *s, uint64_t step);
-/* Frees all its own pages by that step: the fetch replaces them. Requires the records. */
+/* Frees all of the session's own pages at that step: the fetch replaces them. Requires the
+ * records. */
 void tail_give_way(struct core *c, struct session *s, uint64_t step);
 
 #endif

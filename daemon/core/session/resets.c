@@ -139,8 +139,8 @@ static struct reset *reset_take(struct core *c, const struct reset *as)
     return found;
 }
 
-/* A later one of the same origin that this daemon carried out, preferably one that is over; or
- * NULL. */
+/* Returns a later reset of the same origin that this daemon carried out, preferably one that is
+ * over; or NULL. */
 static const struct reset *reset_later(const struct core *c, const struct reset *than)
 {
     const struct reset *found = NULL;
@@ -186,7 +186,7 @@ static struct reset *reset_told(struct core *c, const struct peer_msg *m)
     return NULL;
 }
 
-/* The reset of that id that this peer received, and has not confirmed in full. */
+/* Returns the reset with that id that this peer received and has not confirmed in full. */
 static struct reset *reset_awaited(struct core *c, uint32_t link, uint64_t id)
 {
     for (uint32_t i = 0; i < c->limits.resets; i++) {
@@ -249,8 +249,8 @@ bool reset_is_due(const struct core *c, uint32_t link)
 
 /* A peer sends a reset that we have. If it is as near to the origin as the peer that we answer, or
  * nearer, it may wait for the whole answer: our own peers may not have confirmed yet, and the disk
- * may still have what was reset. Any other peer may be one that we wait for, and need not wait: a
- * nearer one does. */
+ * may still have what was reset. We may be waiting for any other peer. Such a peer need not wait
+ * for us, because a nearer peer does. */
 static void told_again(struct core *c, struct actions *out, uint32_t link, struct reset *r,
                        uint32_t hops)
 {

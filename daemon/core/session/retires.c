@@ -79,9 +79,9 @@ static void retire_free(struct core *c, const struct engine *e, uint32_t slot)
     c->nretires--;
 }
 
-/* Inserts a record for `step` into the engine's order, behind others of that step. Behind
- * RETIRE_LOOKS_MAX records of later steps it waits for the next one's step instead: a later step
- * proves no less, and delays only this engine. */
+/* Inserts a record for `step` into the engine's order, behind others of that step. After
+ * RETIRE_LOOKS_MAX records of later steps the search ends, and the record waits for the step of the
+ * next record found: a later step proves no less, and delays only this engine. */
 static struct retire *retire_take(struct core *c, struct engine *e, uint64_t step)
 {
     uint32_t slot = retire_slot_take(c, e->tenant), later = NONE, looks = 0;
@@ -195,8 +195,8 @@ static void turn(const struct core *c, struct retire *r, bool parents_first)
     r->turned = parents_first;
 }
 
-/* A step counts when all that waited for it is released: so a release at a passed step never
- * precedes what was named before, and records are never late. */
+/* A step counts only when everything that waited for it is released. So a release at a passed step
+ * never precedes releases that were named earlier, and records are never late. */
 bool retire_advance(struct core *c, struct engine *e, uint32_t end)
 {
     while (e->retires.head != NONE && retire_at(c, e->retires.head)->step <= e->passed) {
@@ -239,9 +239,9 @@ static void drop_node(struct core *c, uint32_t slot)
         node_destroy(c, slot);
 }
 
-/* Pins first: they may pin pending nodes. Then the nodes from the newest record to the oldest, each
- * list deepest first: a pending node has only pending children, committed after it, so each is a
- * leaf when it is removed. */
+/* Ends the pins first, since they may pin pending nodes. Then removes the nodes, from the newest
+ * record to the oldest and in each list the deepest first: a pending node has only pending
+ * children, committed after it, so each is a leaf when it is removed. */
 bool retire_drop_all(struct core *c, struct engine *e, uint32_t end)
 {
     for (; e->drop_at != NONE; e->drop_at = retire_list_next(c, e->drop_at))

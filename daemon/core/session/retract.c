@@ -244,7 +244,7 @@ static bool load_has_come(const struct session *s)
     return s->load.pin == NONE;
 }
 
-/* Releases the load's pins; its loaders, promises and begun copies are left. */
+/* Releases the load's pins; its loaders, promises and begun copies remain. */
 static void load_unpin(struct core *c, struct session *s)
 {
     load_queue(c, s);

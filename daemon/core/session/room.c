@@ -25,9 +25,9 @@ static enum tern_err shortage_fill(struct core *c, struct engine *e, struct pool
     return TERN_POOL_EXHAUSTED;
 }
 
-/* Copies the leaves to be evicted next, as many as the missing pages need, if the host is written
- * behind. Returns true while copies run. If none begins or ends for COPY_WAIT_MS_MAX, leaves are
- * evicted without a copy. */
+/* With write-behind, copies the leaves that are evicted next to the host, as many as the missing
+ * pages need. Returns true while copies run. If none begins or ends for COPY_WAIT_MS_MAX, leaves
+ * are evicted without a copy. */
 static bool copied_first(struct core *c, struct pool *p, const uint32_t *need, uint32_t group)
 {
     uint32_t leaf = writes_behind(p) ? evict_next(c, p) : NONE, free = group_free(p, group),

@@ -186,8 +186,8 @@ void session_close(struct core *c, struct session *s, uint64_t step, bool engine
     touch(c);
 }
 
-/* Ends the session's pin and borrows, the last that it has, up to `end` visits; its retire record,
- * if any, takes them over. */
+/* Ends the session's pin and borrows, which are all that it still has, up to `end` visits. The
+ * session's retire record, if any, takes them over. */
 static bool closed(struct core *c, struct session *s, uint32_t end)
 {
     bool host = s->held == REF_HOST;

@@ -23,8 +23,8 @@ bool session_tail_ready(const struct core *c, const struct engine *e, uint64_t s
 /* S4 for an operation at `step`: at once, or in pieces if the pages are many. Until then the
  * session is `releasing`, and accepts only a Close. */
 void session_give_tail(struct core *c, struct session *s, uint32_t p, uint64_t step);
-/* The same for pages beyond its lengths, at the step of its record, for the rest of a load, and for
- * the path that an Abort left. */
+/* Releases in the same way the pages beyond its lengths (at the step of its record), the rest of a
+ * load, and the path that an Abort left. */
 void session_release(struct core *c, struct session *s);
 /* Returns true if this step of the core may free so many pages at once. */
 bool session_may_give(const struct core *c, uint32_t pages);

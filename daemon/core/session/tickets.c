@@ -349,8 +349,9 @@ void ticket_sealed(struct core *c, struct seal_id job)
     handed_look(c, s);
 }
 
-/* Returns true if STATE that it borrows of its path waits for the step of a refill (T18), which
- * only the session's last commit may have named. Its own STATE waits for no other's. */
+/* Returns true if STATE that the session borrows from its path waits for the step of a refill
+ * (T18). Only the session's last commit may have named that step. The session's own STATE waits for
+ * no step of another session. */
 static bool refill_waits(struct core *c, const struct session *s)
 {
     const struct pool *p = session_pool(c, s);
@@ -401,7 +402,8 @@ static bool seal_begin(struct core *c, struct actions *out, struct session *s)
     return true;
 }
 
-/* Closes it like any session, since nothing reads it. Returns false if it waits for a record. */
+/* Closes the session like any other, since nothing reads it. Returns false if the close waits for a
+ * record. */
 static bool close(struct core *c, struct session *s)
 {
     if (s->engine != NONE && !retire_ready(c, engine_at(c, s->engine), s->ticket_step))
@@ -416,7 +418,8 @@ static bool seal_has_room(const struct actions *out)
            out->npages + SEAL_PAGES_MAX <= sizeof out->pages / sizeof out->pages[0];
 }
 
-/* Does the ticket's next work. Returns true if it needs no further look before a change. */
+/* Does the ticket's next work. Returns true if the ticket need not be examined again before
+ * something changes. */
 static bool turn(struct core *c, struct actions *out, struct session *s)
 {
     if (s->ticket_ends && s->ticket_state == TICKET_SERVED)

@@ -8,9 +8,10 @@
 
 /* Requires room in the share of the engine's tenant. */
 struct pull *pull_create(struct core *c, const struct engine *e, uint32_t peer);
-/* The share that its fetches from that peer belong to. */
+/* Returns the share to which the engine's fetches from that peer belong. */
 uint32_t pull_holder(const struct core *c, const struct engine *e, uint32_t peer);
-/* True if one more has a record. Prefetches leave some to fetches that a decode waits for. */
+/* Returns true if a record is left for one more transfer. Prefetches leave some records to fetches
+ * that a decode waits for. */
 bool pull_may_begin(const struct core *c, uint32_t holder, bool prefetch);
 /* X8: adds bytes that were requested; or -bytes, which arrived or are no longer awaited. */
 void pull_bytes_add(const struct core *c, const struct pull *p, uint64_t bytes);
@@ -26,7 +27,7 @@ void pull_put_off(struct core *c, struct pull *p, enum pull_busy why, uint32_t r
 /* The source has not published `at_least` yet: asks again after a pause. Such a transfer delays no
  * other one. */
 void pull_wait(struct core *c, struct pull *p);
-/* The source was not busy, or the transfer ends: the oldest one behind it asks now. */
+/* The source was not busy, or the transfer ends: the oldest transfer behind it asks now. */
 void pull_led(struct core *c, struct pull *p);
 /* A follower takes its pages before its first request, so it waits for them. */
 void pull_take_first(struct core *c, struct pull *p);

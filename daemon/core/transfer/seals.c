@@ -1,8 +1,9 @@
 /* Checksums of published nodes, so that peers may read them. Each tenant has a queue of nodes;
  * tenants take turns. A job is one node; as many run as job slots and SEAL_BYTES_MAX allow, but at
  * least two, so that no worker waits for the owner. The owner learns of the first nodes while the
- * next are read, even on one processor with the workers, so waiters are not all served at the end
- * (Y4). Invariant: a job pins its node, so its pages are not reused while a worker reads them. */
+ * next are read, even if it shares one processor with the workers. So the first waiters are served
+ * before the end (Y4). Invariant: a job pins its node, so its pages are not reused while a worker
+ * reads them. */
 
 #include "core/arena/actions.h"
 #include "core/tier/host.h"
@@ -22,7 +23,8 @@ void seal_queue(struct core *c, uint32_t node)
     c->seals_queued++;
 }
 
-/* Returns true for a page of the node without a requested checksum whose writer has passed. */
+/* Returns true if the page's checksum was not requested yet, and no refill of the group waits for
+ * its step. */
 static bool page_waits(const struct node *n, uint32_t group, const struct page *pg)
 {
     return pg->seal == PAGE_SEAL_NONE && !(n->state.refilling & 1u << group);

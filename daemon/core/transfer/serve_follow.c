@@ -110,7 +110,8 @@ void serve_follow_open(struct core *c, struct actions *out, uint32_t link, const
         heard_all(c, s);
 }
 
-/* NULL: it was closed or aborted, its promise ended, or its namespace was reset. */
+/* Returns the followed session. NULL: it was closed or aborted, its promise ended, or its namespace
+ * was reset. */
 static struct session *followed(const struct core *c, const struct serve *s)
 {
     struct session *t = session_at(c, s->handed.slot);

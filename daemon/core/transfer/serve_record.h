@@ -49,7 +49,7 @@ bool serve_suits(const struct pool *p, const struct peer_msg *m);
 struct token_view serve_view(const struct core *c, const struct peer_msg *m, uint32_t align);
 /* Returns true if all tokens of the message lead to that node, and others follow. */
 bool serve_more_follow(const struct core *c, const struct peer_msg *m, uint32_t node);
-/* Least depth to offer, else nothing is: one chunk, or as much as the peer waits for. */
+/* Returns the least depth that is worth an offer: one chunk, or as much as the peer waits for. */
 uint32_t serve_least(const struct peer_msg *m);
 
 /* Transfers out that follow a session (Y4): the peer's tokens are those of a session that may still

@@ -153,7 +153,8 @@ static void serve_open(struct core *c, struct actions *out, uint32_t link, const
         serve_walked(c, s);
 }
 
-/* The tokens that follow s->node's arrived. In a namespace reset meanwhile they lead to nothing. */
+/* The tokens that follow s->node's arrived. If the namespace was reset meanwhile, they match
+ * nothing. */
 static void serve_tokens(struct core *c, struct actions *out, struct serve *s,
                          const struct peer_msg *m)
 {
@@ -418,7 +419,8 @@ static bool may_offer(const struct serve *s)
 }
 
 /* Transfers that a decode waits for precede prefetches if there is not room for all. Several events
- * of a turn may report checksums: followers look once, at the next step without such a report. */
+ * of a turn may report checksums, so followers are examined only once, at the next step without
+ * such a report. */
 static bool flush(struct core *c, struct actions *out, bool prefetch, bool sealed)
 {
     bool all = true;
@@ -470,7 +472,7 @@ uint64_t serve_deadline(const struct core *c)
 }
 
 /* Returns NULL unless the page belongs to the requested namespace and has a checksum, so a peer
- * cannot read beside its transfer. */
+ * cannot read pages outside its transfer. */
 static const struct page *served_page(const struct core *c, struct serve_id serve, uint32_t group,
                                       struct page_ref ref)
 {

@@ -64,7 +64,7 @@ uint32_t evict_next_of(struct core *c, struct pool *p, enum heap_kind k)
             return slot;
         heap_remove(c, &p->heap[k], k, slot);
         if (k == HEAP_CLEAN)
-            reserve_leave(c, slot); /* whoever holds it uses it */
+            reserve_leave(c, slot); /* a held node is in use */
     }
     return NONE;
 }
@@ -198,7 +198,7 @@ bool host_evict_one(struct core *c, struct pool *p)
     return (writes_behind(p) && host_evict_spare(c, p)) || host_evict(c, p, HEAP_HOST);
 }
 
-/* Once evict_one finds none, each node on the device is held there or has a held one below it. */
+/* Once evict_one finds none, each node on the device is held there or has a held node below it. */
 bool evict_unheld(struct core *c, struct pool *p)
 {
     return obtain_settle(c, p) && (evict_one(c, p) || host_evict(c, p, HEAP_ALONE));

@@ -382,8 +382,8 @@ void node_due(struct core *c, uint32_t slot, bool due)
     touch(c);
 }
 
-/* Ends the stores that are due for a node that leaves memory. No node is below it, so every store
- * that still needs it is its own. */
+/* Ends the stores that are due for a node that leaves memory. No node is below it, so only its own
+ * stores still need it. */
 static void due_forget(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);

@@ -232,8 +232,8 @@ enum tern_err record_rollback(struct core *c, struct call *call, struct reply *r
     return TERN_OK;
 }
 
-/* M1: drops the blobs of the record that no rollback reaches since the last append. Those before it
- * have lost theirs already. */
+/* M1: drops the blobs of the record that no rollback reaches since the last append. Earlier records
+ * have lost their blobs already. */
 static void strip(struct core *c, struct session *s)
 {
     uint32_t at = record_list_last(c, &s->records);
@@ -325,8 +325,8 @@ static enum tern_err roll_back(struct core *c, struct actions *out, struct sessi
     return TERN_OK;
 }
 
-/* The session, if it still exists in the turn that prepared the record; M8: a close that waits for
- * that turn precedes it. */
+/* Returns the session, if it still exists in the turn that prepared the record. M8: a close that
+ * waits for that turn takes precedence. */
 static struct session *taker(const struct core *c, const struct turn_record *r)
 {
     struct session *s = r->session == NONE ? NULL : session_at(c, r->session);
