@@ -24,10 +24,10 @@
     X(RELEASED, "released", false, true)                                                           \
     X(ENDING, "ending", true, true)
 
-/* Likewise. SOURCE: the source has not answered. BUSY: the source is busy, and is asked again
- * later. COMMIT: the source has not committed as much as the fetch needs. CREDIT: its peer or its
- * tenant has as much in flight as it may. TOKENS: the peer owes the following tokens. SEAL:
- * checksums. PROOF: proof that nothing writes or reads its pages any more. */
+/* The waits, in the same form. SOURCE: the source has not answered. BUSY: the source is busy, and
+ * is asked again later. COMMIT: the source has not committed as much as the fetch needs. CREDIT:
+ * its peer or its tenant has as much in flight as it may. TOKENS: the peer owes the following
+ * tokens. SEAL: checksums. PROOF: proof that nothing writes or reads its pages any more. */
 #define TRANSFER_WAIT_TABLE(X)                                                                     \
     X(NOTHING, "nothing", true, true)                                                              \
     X(SOURCE, "source", true, false)                                                               \
@@ -146,7 +146,7 @@ struct records_view {
     uint32_t total, used, held, records;
 };
 
-/* Tickets of a tenant: standing now; and since the daemon began, how others ended. */
+/* Tickets of a tenant: valid now; and since the daemon began, how others ended. */
 struct tickets_view {
     uint64_t standing, made, taken, dropped, expired;
 };
@@ -220,7 +220,7 @@ struct transfer_view {
     /* In: pages requested (again after a failed checksum), verified by checksum, and published or
      * resident meanwhile. */
     uint32_t pages_asked, pages_verified, pages_published;
-    uint64_t bytes, bytes_asked, bytes_verified, bytes_published; /* likewise */
+    uint64_t bytes, bytes_asked, bytes_verified, bytes_published; /* the same in bytes */
     struct rate rate;                                             /* in: of the verified bytes */
     struct transfer_times times;
     uint32_t quarantined; /* its pages that wait for the proof; 0 until it is stopping */

@@ -135,12 +135,12 @@ struct req_pool_open {
     uint32_t copies;       /* 1: several ranks have the same part of the fields' contents (X5) */
     uint32_t align_tokens; /* L, if it is to be more than the groups need; 0: what they need */
     uint64_t bytes;        /* in one region; rounded down to whole slabs */
-    uint64_t host_bytes;   /* likewise, of its host tier; 0: it has none */
+    uint64_t host_bytes;   /* the same for its host tier; 0: it has none */
     bool shared;
     /* Names of the groups, for operators; NULL: not known. Borrowed for the step. The core copies
      * the pointer to the answer and never reads the names, which are no part of a layout. */
     const char (*names)[GROUP_NAME_MAX];
-    const struct reshard_layout *layouts; /* layout of each group, likewise; NULL: not stated */
+    const struct reshard_layout *layouts; /* layout of each group; borrowed; NULL: not stated */
 };
 
 struct req_session_open {
@@ -313,7 +313,7 @@ struct req_ticket_open {
     struct session_id session;
     uint32_t deadline_ms; /* as of a Handoff */
     uint32_t zero;
-    uint64_t key[2]; /* likewise */
+    uint64_t key[2]; /* of the ticket, as in a Handoff */
 };
 
 /* A renewal or a drop of a ticket, by any engine of the tenant that shows the ticket. */

@@ -306,8 +306,8 @@ struct session {
     uint64_t ref_since_ns;
     /* RETRACTING, RETRACTED, LOADING: in `away`, over all engines. */
     struct list_links in_away; /* CLOSING, or releasing: in `closing` */
-    uint32_t record; /* likewise: the retire record that receives what is released; NONE: freed at
-                        once */
+    uint32_t record; /* CLOSING, or releasing: the retire record that receives what is released;
+                        NONE: freed at once */
     uint32_t held;   /* enum ref_kind of its pin of `node` */
     uint32_t disk_stored; /* D1: the last boundary at which it was, or is being, stored */
     uint32_t disk_cold;   /* D2: where a cold store is due; 0: none */
@@ -491,8 +491,8 @@ struct table_place { /* see hashed.h */
 };
 
 /* The arena's arrays, in their order. `l`: the limits; `c`: the core.
- * R(name, limit): records of struct `name`, as many as that field of the limits. N: likewise; a
- *   record is larger than its struct.
+ * R(name, limit): records of struct `name`, as many as that field of the limits. N: the same, but
+ *   a record is larger than its struct.
  * A(type, name, at, limit): an array without ids, whose place is the field `at`. */
 #define ARENA_TABLE(R, N, A)                                                                       \
     R(tenant, tenants)                                                                             \

@@ -49,7 +49,7 @@ struct pull { /* a transfer in */
     uint32_t gen, state;
     struct list_links active;
     uint32_t session, pool, engine, tenant, link;
-    uint32_t holder;          /* whose share it is of */
+    uint32_t holder;          /* the holder in whose share it counts */
     uint32_t from, to, start; /* tokens offered; depth at the Fetch */
     uint32_t err, busy; /* err: to end with; busy: the cause if that is BUSY, enum pull_busy */
     uint32_t transfer_regions; /* as in its pool */
@@ -93,7 +93,7 @@ struct pull { /* a transfer in */
     uint32_t follow; /* 1: the source may still compute: the pull took its pages before it asked */
     uint32_t told_pages; /* pages that the source has named */
     uint32_t handed;     /* the source's `handed` where the length is not the ticket's; else 0 */
-    uint32_t said;       /* likewise from struct peer_msg: INVALID: `differs`; others: `busy` */
+    uint32_t said;       /* also from struct peer_msg: INVALID: `differs`; others: `busy` */
     uint32_t wait_above; /* the request of `wait` waits for more tokens than this */
     struct reply_to reply, wait;
     uint64_t ask_ns, give_up_ns; /* PUT_OFF: the earliest next request; when it ends as BUSY */
@@ -126,7 +126,7 @@ struct serve { /* a transfer out */
     uint32_t gen, state;
     struct list_links active;
     uint32_t link, pool, node, wait_node, from, to, history, asked_history, state_from;
-    uint32_t holder;          /* whose share it is of */
+    uint32_t holder;          /* the holder in whose share it counts */
     uint32_t told;            /* OPEN: the pages of the chunks up to here were named */
     uint32_t least;           /* the least that the peer accepts */
     uint32_t wants;           /* OPEN: 1: the peer asks for the pages that follow */

@@ -1,6 +1,6 @@
-/* Answers how far a running fetch has come, and where its pages lie (Y4, Y5). One request waits for
- * a fetch; a later one replaces it. The answer is sent in the step that publishes what it waits
- * for, or that ends the fetch, before the fetch's own answer. */
+/* Reports how far a running fetch has come, and where its pages lie (Y4, Y5). One request waits for
+ * a fetch; a later request replaces it. The answer is sent in the step that publishes the awaited
+ * tokens or ends the fetch, before the fetch's own answer. */
 #include "core/fetch/fetch.h"
 
 #include "core/session/record.h"

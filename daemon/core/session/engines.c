@@ -1,7 +1,7 @@
 /* Engines: their processes and connections, and the steps that their ranks have finished. An engine
  * is gone when the exit of its last process is proven, or that process reported that it unmapped
- * everything (E1). From its first death on it gets no more work done, and nothing that it had is
- * reused until it is gone. All that is then freed in pieces (T20). */
+ * everything (E1). After the first of its processes died, it gets no more work done, and nothing
+ * that it had is reused until it is gone. Then everything is freed in pieces (T20). */
 #include "core/session/engines.h"
 
 #include <string.h>
@@ -249,7 +249,7 @@ static void engine_end(struct core *c, struct actions *out, struct engine *e)
     share_put(c, SHARE_ENGINES, e->tenant);
     c->nending--;
     c->nengines--;
-    ticket_looks(c); /* records of its tenant are free, and its refills have ended */
+    ticket_looks(c); /* records of the tenant are free, and the engine's refills are over */
     touch(c);
 }
 

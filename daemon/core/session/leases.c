@@ -97,7 +97,7 @@ static void forget_names(const struct core *c, const struct pool *p, const struc
         page_find(c, p, run->group, run->refs[i])->chain = NONE;
 }
 
-/* Names all of them, or leaves none marked. */
+/* Marks all pages of the runs as named, or leaves none marked. */
 static enum tern_err name_all(const struct core *c, const struct engine *e, const struct pool *p,
                               const struct step_op *op, struct op_result *ret)
 {

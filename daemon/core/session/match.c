@@ -263,8 +263,8 @@ static void import_tokens(struct core *c, struct session *s, const struct req_to
     s->tokens.cut = common < end && common < cut ? common : cut;
 }
 
-/* Depth after a fetch from the host. Counts what was found as used: it is about to be fetched, and
- * must not be evicted for its own pages. */
+/* Returns the depth after a fetch from the host. Marks the found nodes as used: they are about to
+ * be fetched, and must not be evicted to make room for themselves. */
 static uint32_t found_on_host(struct core *c, struct host_reach reach)
 {
     uint32_t slot = host_above(c, reach);
@@ -292,7 +292,8 @@ static enum tern_err match_import(struct core *c, struct actions *out, struct se
     uint32_t reached = node_walk(c, s->node, &w),
              node = m->more ? reached : state_above(c, reached), depth = node_at(c, node)->depth;
     uint32_t common = t->base, had = s->state == SESSION_TURN ? s->tokens.end : 0;
-    bool kept; /* an earlier turn has all of this piece, and more, to compare with the next */
+    bool kept; /* an earlier turn has all of this piece, and more tokens to compare with the next
+                  one */
     enum tern_err err = TERN_OK;
     struct reason why;
 

@@ -14,8 +14,8 @@ static bool size_agrees(const struct pool *p, uint64_t bytes)
     return p->bytes <= bytes && bytes - p->bytes < p->slab_bytes;
 }
 
-/* A pool in the regions of this engine's ranks, with exactly this layout and supersession: its
- * prefixes are still valid. No engine has mapped it and its size is equal, unless `shared`. */
+/* Finds a pool in the regions of this engine's ranks, with exactly this layout and supersession:
+ * its prefixes are still valid. No engine has mapped it and its size is equal, unless `shared`. */
 static struct pool *equal_find(const struct core *c, const struct engine *e,
                                const struct req_pool_open *r)
 {
@@ -182,7 +182,7 @@ enum tern_err pool_close(struct core *c, struct call *call, struct reply *ret)
     return TERN_OK;
 }
 
-/* An operator's end of an unmapped pool, which would else stay for the next engine. */
+/* An operator ends an unmapped pool, which would otherwise stay for the next engine. */
 enum tern_err request_pool_end(struct core *c, struct call *call, struct reply *ret)
 {
     struct pool *p = pool_find(c, call->req->pool_end.pool);

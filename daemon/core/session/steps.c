@@ -12,7 +12,8 @@ bool steps_jumped(const struct engine *e, uint32_t rank)
     return e->shown[rank] > e->named && e->shown[rank] - e->named > STEPS_UNNAMED_MAX;
 }
 
-/* E7: a reading that jumped proves nothing: it would free all that waits, as all was named. */
+/* E7: a reading that jumped proves nothing. If it counted, everything that waits would be freed,
+ * since every step was named. */
 void steps_count(struct core *c, struct engine *e)
 {
     uint64_t min = UINT64_MAX;
@@ -56,7 +57,7 @@ void wait_end(struct core *c, struct conn *cn)
     if (cn->wait_step == 0)
         return;
     e = engine_at(c, cn->engine);
-    waits_look(c, e); /* it may have been the lowest one */
+    waits_look(c, e); /* its step may have been the lowest */
     cn->wait_step = 0;
     e->nwaits--;
     c->nwaits--;

@@ -204,7 +204,8 @@ static uint32_t next_group(const struct core *c, const struct pull *p)
     return NONE;
 }
 
-/* Next span's first page. By chunk: the first can be published while the last is in flight. */
+/* Returns the first page of the next span. Spans go chunk by chunk: the first chunk can be
+ * published while the last is in flight. */
 static uint32_t next_page(const struct core *c, struct pull *p)
 {
     const struct pool *pool = pool_at(c, p->pool);
@@ -412,7 +413,7 @@ static struct pull_batch *batch_unused(const struct core *c, struct pull *p)
     return NULL;
 }
 
-/* Turns in a circle: the last one, and their number. */
+/* Turns in a circle: who had the last turn, and the number of participants. */
 struct turns {
     uint32_t last, n;
 };
@@ -432,9 +433,9 @@ static uint64_t turn_of(const struct core *c, const struct pull *p)
            turns_before(links, p->link);
 }
 
-/* Returns true if it may request its next page. If not, the present room is reserved for it:
- * transfers that began later do not use it. If its tenant has too much in flight from its source,
- * others continue: so a slow source never takes more than its part. */
+/* Returns true if the transfer may request its next page. If not, the present room is reserved for
+ * it: transfers that began later do not use that room. If its tenant has too much in flight from
+ * its source, others continue: so a slow source never takes more than its part. */
 static bool room_for_next(struct core *c, const struct pull *p)
 {
     struct pull_room room = room_of(c, p);

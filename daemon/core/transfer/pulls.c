@@ -457,8 +457,8 @@ void pull_broke_protocol(struct core *c, struct actions *out, struct pull *p)
     pull_set_ending(c, p, TERN_PEER_LOST);
 }
 
-/* Ends an expired transfer: TIMED_OUT; BUSY if it waits for a busy source; GONE if the source gave
- * no reason for refusing a page. */
+/* Ends an expired transfer: as TIMED_OUT; as BUSY if it waits for a busy source; as GONE if the
+ * source gave no reason for refusing a page. */
 void pull_check_time(struct core *c, struct pull *p)
 {
     if (p->state == PULL_PUT_OFF && (c->now_ns >= p->give_up_ns || c->now_ns >= p->deadline_ns))

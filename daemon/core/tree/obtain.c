@@ -46,7 +46,8 @@ static void recount(struct core *c, uint32_t slot)
         }
 }
 
-/* Nodes, jobs and stores that one refusal looks at, so repeated requests cost the owner little. */
+/* Nodes, jobs and stores that one refusal examines at most, so repeated requests cost the owner
+ * little. */
 #define AFTER_VISITS 1024u
 
 /* Nodes of a pool that checksum jobs, copies or due stores keep. */

@@ -498,7 +498,8 @@ uint32_t state_low(const struct core *c, uint32_t slot)
     return span < n->depth ? n->depth - (uint32_t)span : 0;
 }
 
-/* A commit ends here, perhaps again: successors that the node had before may be gone. */
+/* A commit ends here, perhaps not for the first time: successors that the node had before may be
+ * gone. */
 static void make(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
@@ -587,8 +588,8 @@ static void arrived(struct core *c, uint32_t slot)
 }
 
 /* Resume points whose windows cover the segment are within its reach; none are below a node whose
- * missing STATE rules them all out. Those that the step has no visits left for claim nothing until
- * they are committed to again. */
+ * missing STATE rules them all out. If the step has no visits left, the remaining ones claim
+ * nothing until a commit ends there again. */
 static void arrived_below(struct core *c, uint32_t slot)
 {
     const struct pool *p = pool_at(c, node_at(c, slot)->pool);
@@ -612,7 +613,7 @@ static void arrived_below(struct core *c, uint32_t slot)
     }
 }
 
-/* Returns true if a child that is not itself to come leads to a node that could be resumed. */
+/* Returns true if the STATE that some child lacks leaves a node within reach resumable. */
 static bool leads_down(struct core *c, const struct node *n)
 {
     const struct pool *p = pool_at(c, n->pool);

@@ -77,9 +77,9 @@ uint32_t state_low(const struct core *c, uint32_t slot);
 /* A commit ended here: a resumable node becomes a resume point (T9), and the STATE that it makes
  * needless is superseded (T10). */
 void state_terminal(struct core *c, uint32_t slot);
-/* The step that wrote this node has passed. state: its STATE arrived, or became readable only now.
- * *last: the node of the previous call, or NONE; if that is the parent, nothing above is checked
- * again. */
+/* The step that wrote this node has passed. state: true if its STATE arrived, or became readable
+ * only now. *last: the node of the previous call, or NONE; if that is the parent, nothing above is
+ * checked again. */
 void state_arrived(struct core *c, uint32_t slot, bool state, uint32_t *last);
 /* SnapshotRelease: this resume point no longer claims anything. */
 void state_release(struct core *c, uint32_t slot);

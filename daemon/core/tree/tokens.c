@@ -365,7 +365,7 @@ static bool chunk_tokens_equal(struct token_view *w, uint32_t start, struct toke
 
 bool view_equals_chunk(struct token_view *w, uint32_t start, struct token_heads of)
 {
-    /* The usual case, one block and all of it in the request, is worth a line of its own. */
+    /* A fast path for the usual case: one block, all of it in the request. */
     if (w->align == TOKEN_BLOCK && start >= w->base) {
         if (memcmp(block_at(w->c, of.blocks)->v, w->v + (start - w->base),
                    sizeof(struct token_block)) != 0)

@@ -16,8 +16,8 @@ struct token_view {
     uint32_t nkeys;
     uint32_t cursor_block,
         cursor_at;                 /* last read of buf: reads go forward. Start: {buf->head, 0} */
-    uint32_t cursor_key, cursor_i; /* likewise: the first keys at or behind keys_from, of buf (valid
-                                      while its ends are these) and of `keys` */
+    uint32_t cursor_key, cursor_i; /* the first keys at or behind keys_from, of buf (valid while its
+                                      ends are these) and of `keys` */
     uint32_t keys_from, keys_first, keys_end;
 };
 
