@@ -9,7 +9,7 @@
 #define RANKS_MAX            64              /* rank processes of an engine, regions of a tenant */
 #define PROCS_PER_ENGINE_MAX (RANKS_MAX + 1) /* the ranks and one scheduler */
 #define ENGINE_NAME_MAX      48              /* bytes with the NUL */
-#define GROUP_NAME_MAX       32              /* likewise; what is longer is cut off */
+#define GROUP_NAME_MAX       32              /* the same; longer names are cut off */
 #define PAGE_TOKENS_MAX      4096            /* tokens of a page */
 #define ALIGN_TOKENS_MAX     16384           /* the commit alignment L */
 #define TOKEN_BLOCK          64              /* tokens of a block of the token store */
@@ -56,7 +56,7 @@
 #define STEP_TABLE_MAX  131072 /* chunks of a session (T20); for a fetch, also pages of a group */
 #define TRANSFERS_MAX   65536  /* in and out: each event visits the active ones */
 #define DISK_FILES_MAX  262144 /* a reset of a namespace visits all of them */
-#define DISK_ROOTS_MAX  65536  /* likewise: namespaces, by layout, of a tenant on the disk */
+#define DISK_ROOTS_MAX  65536  /* namespaces, by layout, of a tenant: a reset visits all */
 #define DISK_PATH_MAX   65536  /* chunks of a prefix on the disk */
 #define STEP_PATH_MAX   (4 * STEP_TABLE_MAX)
 #define STEP_VISITS_MAX (STEP_TURNS_MAX + STEP_PATH_MAX)

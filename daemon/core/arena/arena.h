@@ -567,7 +567,7 @@ struct core {
     uint32_t copies_lost;    /* copies lost so far; away sessions compare their own value with it */
     uint32_t away_looks;     /* how many of the `away` sessions to check, from the first on */
     struct list away;        /* sessions */
-    struct list closing;     /* likewise */
+    struct list closing;     /* sessions */
     struct list tickets_due; /* sessions handed over that wait for what steps check, or end */
     uint32_t tickets_looks;  /* how many due tickets to check: see ticket_looks */
     uint32_t tickets;        /* sessions with a ticket, in a heap: the earliest expiry first */
@@ -579,7 +579,7 @@ struct core {
     uint32_t resets_due; /* spreading resets that are due */
     uint64_t resets_until_ns; /* when the first reset that waits for peers ends; 0: none waits */
     uint64_t resets_begun;
-    uint32_t disk_gone_first, disk_gone_last; /* in the order in which they went */
+    uint32_t disk_gone_first, disk_gone_last; /* in the order of their removal */
     struct list disk_stores;                  /* in the order in which they began */
     uint32_t disk_lost;                       /* files that are lost */
     struct list disk_leaving;                 /* files, in the order in which they are removed */

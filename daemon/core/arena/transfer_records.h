@@ -89,7 +89,7 @@ struct pull { /* a transfer in */
     struct ticket ticket;  /* fetch by ticket; id.gen 0: none */
     struct token_buf blob; /* that came with the ticket */
     uint32_t blob_bytes;
-    uint32_t asked_pages; /* for operators: pages that came wrong count again */
+    uint32_t asked_pages; /* for operators: pages that arrived corrupt count again */
     uint32_t follow; /* 1: the source may still compute: the pull took its pages before it asked */
     uint32_t told_pages; /* pages that the source has named */
     uint32_t handed;     /* the source's `handed` where the length is not the ticket's; else 0 */

@@ -203,8 +203,8 @@ uint32_t disk_above(struct core *c, const struct pool *p, uint32_t chunk)
     return entry;
 }
 
-/* Goes down along the view as far as it matches, then up. Counts the first chunk that differs, too.
- */
+/* Goes down along the view as far as it matches, then up. Also counts the first chunk that
+ * differs. */
 static uint32_t reach_from(struct core *c, const struct pool *p, uint32_t chunk,
                            struct token_view *w)
 {

@@ -89,7 +89,7 @@ static uint32_t chunk_for(struct core *c, const struct disk_fresh *f)
     if (old != NONE)
         leave_old(c, old);
     chunk = disk_chunk_make(c, f);
-    disk_unpin(c, f->parent); /* a root that was made for it goes with it */
+    disk_unpin(c, f->parent); /* if no chunk was made, its new root is removed */
     return chunk;
 }
 

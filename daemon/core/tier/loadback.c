@@ -26,7 +26,7 @@ uint32_t host_down(struct core *c, uint32_t at, struct token_view *w)
             break;
         at = child;
     }
-    /* The first chunk that differs counts, too. */
+    /* Also count the first chunk that differs. */
     walked(c, (1 + (node_at(c, at)->depth - node_at(c, from)->depth) / w->align) *
                   tokens_blocks_per_chunk(w->align));
     return at;

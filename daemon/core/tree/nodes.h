@@ -178,7 +178,7 @@ void reserve_leave(struct core *c, uint32_t slot);
 /* Removes a node from all heaps of its pool. */
 void evict_forget(struct core *c, uint32_t slot);
 
-/* Fills `refs` with the path's pages of one group: logical [from, to), `to` being the end of
+/* Fills `refs` with the path's pages of one group: logical [from, to). `to` is the end of
  * `slot`. */
 void node_refs(const struct core *c, uint32_t slot, const struct group *g, uint32_t from,
                struct page_ref *refs);
@@ -207,7 +207,7 @@ struct token_need {
     uint32_t end;
 };
 
-/* The list is cut to its tokens below `end` first: subtracts the records that this frees. */
+/* Subtracts the records that become free when the list is first cut to its tokens below `end`. */
 void token_need_cut(const struct core *c, struct token_need *need, uint32_t end);
 
 /* Makes room in both stores. BUSY, QUOTA: from share_lacks, for the store that is used up. */

@@ -74,8 +74,8 @@ uint32_t tokens_common(const struct core *c, const struct token_buf *b, uint32_t
 
 /* Drops the tokens and keys before `at`. */
 void tokens_skip_to(struct req_tokens *t, uint32_t at);
-/* Returns how many tokens of the session's list, with the committed ones, match the request as far
- * as both go; at least its base. */
+/* Returns how many tokens of the session's list, with the committed ones, match the request up to
+ * the end of the shorter one; at least the request's base. */
 uint32_t tokens_list_common(const struct core *c, const struct session *s,
                             const struct req_tokens *t);
 
