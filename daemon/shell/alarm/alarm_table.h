@@ -56,8 +56,7 @@
       "shared remainder are in use",                                                               \
       "no request of the tenant has been refused for that reason for 10 s",                        \
       "requests of the tenant are refused, because its share of that table and the shared "        \
-      "remainder "                                                                                 \
-      "are in use",                                                                                \
+      "remainder are in use",                                                                      \
       "raise the limit that the subject names, if any, or find the tenant that uses the records "  \
       "in `ternctl status`")                                                                       \
     X(MEMORY_EXHAUSTED, memory_exhausted, TENANT, WARN, 0, 0,                                      \

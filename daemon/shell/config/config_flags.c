@@ -186,23 +186,22 @@ static enum tern_err retired_flags(struct loader *l, int argc, char **argv)
 
     for (int i = 1; i < argc; i++) {
         char *key = name;
-        const char *retired;
+        const char *section, *retired;
 
         if (strncmp(argv[i], "--", 2) != 0)
             continue;
         snprintf(name, sizeof name, "%.*s", (int)strcspn(argv[i] + 2, "="), argv[i] + 2);
-        strsep(&key, ".");
-        retired = key ? loader_retired(name, key) : loader_retired("", name);
+        section = strchr(name, '.') ? strsep(&key, ".") : "";
+        retired = loader_retired(section, key);
         if (retired)
-            return loader_fail(l, ORIGIN_FLAG, key ? name : "", -1, key ? key : name, "%s",
-                               retired);
+            return loader_fail(l, ORIGIN_FLAG, section, -1, key, "%s", retired);
     }
     return TERN_OK;
 }
 
 enum tern_err flags_read(int argc, char **argv, struct loader *l, bool first)
 {
-    struct options *options = malloc(sizeof *options);
+    struct options *options;
     struct pass pass = {.loader = l, .first = first};
     error_t rc;
     struct argp argp = {
@@ -216,13 +215,10 @@ enum tern_err flags_read(int argc, char **argv, struct loader *l, bool first)
                "SIGABRT: a crash or a failed check, which leaves a tape.",
     };
 
+    TRY(retired_flags(l, argc, argv));
+    options = malloc(sizeof *options);
     if (options == NULL)
         return loader_fail(l, ORIGIN_DEFAULT, "", -1, NULL, "out of memory");
-    pass.err = retired_flags(l, argc, argv);
-    if (pass.err != TERN_OK) {
-        free(options);
-        return pass.err;
-    }
     options_build(options);
     argp.options = options->v;
     argp_err_exit_status = EXIT_CONFIG;
