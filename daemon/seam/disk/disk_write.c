@@ -205,11 +205,13 @@ static void build_head(const struct stream *s, uint32_t i, const struct page_at 
         uint32_t g = page[k].group;
 
         if (k == 0 || g != page[k - 1].group) {
+            const struct group_layout *of = mem_group(disk->config.mem, pool, g);
+
             check(ret->nruns < GROUPS_MAX);
             run = &ret->run[ret->nruns++];
-            run->units = mem_group(disk->config.mem, pool, g)->units;
+            run->units = of->units;
             run->regions = mem_place(disk->config.mem, pool)->transfer_regions;
-            run->page_bytes = mem_group(disk->config.mem, pool, g)->page_bytes;
+            run->page_bytes = of->page_bytes;
         }
         run->pages++;
     }

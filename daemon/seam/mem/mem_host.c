@@ -388,9 +388,10 @@ void *mem_page(const struct mem *mem, uint32_t pool, uint32_t region, uint32_t g
                uint32_t index)
 {
     const struct pool_place *place = mem_place(mem, pool);
-    const uint64_t page_bytes = mem_group(mem, pool, group)->page_bytes;
+    uint64_t page_bytes;
 
-    check(region < place->regions);
+    check(region < place->regions && group < place->ngroups);
+    page_bytes = place->group[group].page_bytes;
     check(index < place->bytes / page_bytes);
     return place->base[region] + index * page_bytes;
 }

@@ -12,14 +12,16 @@
 void mem_verify_begin(struct mem_verify *v, struct mem *mem, uint32_t pool,
                       const struct page_at *page, const uint64_t *sums)
 {
+    const struct group_layout *g = mem_group(mem, pool, page->group);
+
     v->mem = mem;
     v->far = mem_far_at(mem, mem_page(mem, pool, 0, page->group, page->index));
     v->sums = sums;
     v->page = *page;
     v->pool = pool;
     v->regions = mem_place(mem, pool)->transfer_regions;
-    v->units = mem_group(mem, pool, page->group)->units;
-    v->page_bytes = mem_group(mem, pool, page->group)->page_bytes;
+    v->units = g->units;
+    v->page_bytes = g->page_bytes;
     v->region = v->unit = 0;
     v->hashed = v->in_unit = 0;
     v->wrong = false;
