@@ -134,8 +134,8 @@ void host_sealed(struct core *c, uint32_t slot)
         return;
     }
     /* A commit of several chunks is sealed from its end upwards, so its first chunk is sealed last.
-     * That seal begins the copies of all chunks below it, up to the end of a piece. Siblings, and
-     * nodes below the end of the piece, follow when their parent's copy is acknowledged. */
+     * Its seal begins the copies of all chunks below it, up to the end of a piece. The copies of
+     * siblings, and of nodes below that end, begin when their parent's copy is acknowledged. */
     while (slot != NONE && writeback_wanted(c, slot) && writeback_if_room(c, slot)) {
         slot = piece_over(c) ? NONE : node_at(c, slot)->children.head;
         while (slot != NONE && !writeback_wanted(c, slot))
@@ -329,9 +329,9 @@ void writeback_acked(struct core *c, uint32_t slot, enum tern_err err)
 {
     struct pool *p = node_pool(c, node_at(c, slot));
 
+    /* A store may be reading the corrupt pages, which the copy would replace. */
     if (p->host_stores > 0 && node_at(c, slot)->host_corrupt)
-        err =
-            TERN_BUSY; /* a store may be reading the corrupt pages, which the copy would replace */
+        err = TERN_BUSY;
     p->writebacks--;
     p->copy_moved_ns = c->now_ns;
     if (err == TERN_OK) {

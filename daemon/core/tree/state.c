@@ -613,7 +613,7 @@ static void arrived_below(struct core *c, uint32_t slot)
     }
 }
 
-/* Returns true if the STATE that some child lacks leaves a node within reach resumable. */
+/* Returns true if some child's missing STATE leaves nodes below it, within reach, resumable. */
 static bool leads_down(struct core *c, const struct node *n)
 {
     const struct pool *p = pool_at(c, n->pool);
